@@ -1,10 +1,12 @@
 """What a call costs besides its kernels: microseconds a call of eager, stator and torch.compile, and of stator's parts.
 
-`python -m benchmarks.overhead [case …] [--compilers eager stator] [--out overhead.json]`. All of a case is measured
-in turn in one process: hot (many calls in a row), and flushed (one call at a time, after 64 MiB were written, so that
-nothing of the compiler is in the caches). Figures are medians over rounds. "8 entries" calls nine shapes in a cycle,
-which makes each call pass over the eight other entries first. The parts are the check of the guards, and the runtime
-wrapper: what calls the compiled graph, with kernels replaced by nothing, less what making the results takes.
+`python -m benchmarks.overhead [case …] [--compilers eager stator] [--device cuda] [--out overhead.json]`. All of a case
+is measured in turn in one process: hot (many calls in a row), and flushed (one call at a time, after 64 MiB were
+written, so that nothing of the compiler is in the caches). Figures are medians over rounds. On a GPU they are the
+host's time until all of a call is queued; the device is idle when the clock starts, and is not waited for. "8 entries"
+calls nine shapes in a cycle, which makes each call pass over the eight other entries first. The parts are the check of
+the guards, and the runtime wrapper: what calls the compiled graph, with kernels replaced by nothing, less what making
+the results takes.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,13 +81,13 @@ class Case(NamedTuple):
     """What is called: a program, the inputs that it is called on in turn, and the mode around the calls."""
 
     program: Callable[[], Any]
-    inputs: Callable[[], list[torch.Tensor]]
+    inputs: Callable[[str], list[torch.Tensor]]
     mode: Callable[[], Any]
 
 
-def ones(*shape: int, grad: bool = False) -> Callable[[], list[torch.Tensor]]:
-    """One input of that shape."""
-    return lambda: [torch.ones(shape, requires_grad=grad)]
+def ones(*shape: int, grad: bool = False) -> Callable[[str], list[torch.Tensor]]:
+    """One input of that shape, on a device."""
+    return lambda device: [torch.ones(shape, device=device, requires_grad=grad)]
 
 
 CASES: dict[str, Case] = {
@@ -94,7 +97,9 @@ CASES: dict[str, Case] = {
     "square, requires_grad": Case(square, ones(1, grad=True), torch.enable_grad),
     "12 blocks": Case(lambda: blocks(12), ones(1, WIDTH), torch.no_grad),
     "36 blocks": Case(lambda: blocks(36), ones(1, WIDTH), torch.no_grad),
-    "8 entries": Case(add, lambda: [torch.ones(size) for size in range(2, 11)], torch.enable_grad),
+    "8 entries": Case(
+        add, lambda device: [torch.ones(size, device=device) for size in range(2, 11)], torch.enable_grad
+    ),
 }
 
 
@@ -148,7 +153,7 @@ def wrapper_of(function: Any, given: torch.Tensor) -> tuple[Call, Call] | None:
     bound = plans[0].bound
     with torch.no_grad():
         results = bound.forward([*bound.attributes, given])
-    makers = [Empty(tuple(result.shape), result.stride(), result.dtype) for result in results]
+    makers = [maker_of(result) for result in results]
 
     def nothing(inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         inputs.clear()
@@ -160,8 +165,23 @@ def wrapper_of(function: Any, given: torch.Tensor) -> tuple[Call, Call] | None:
     return lambda: plan(given), lambda: nothing([given])
 
 
+def maker_of(result: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """What makes tensors of this geometry."""
+    size, stride = tuple(result.shape), result.stride()
+    if result.device.type == "cpu":
+        return Empty(size, stride, result.dtype)
+    return partial(torch.empty_strided, size, stride, dtype=result.dtype, device=result.device)
+
+
+def settle() -> None:
+    """Wait until the device is idle, if one is used."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 def hot(call: Call, loops: int) -> float:
     """Microseconds a call of many in a row."""
+    settle()
     start = time.perf_counter()
     for _ in range(loops):
         call()
@@ -170,6 +190,7 @@ def hot(call: Call, loops: int) -> float:
 
 def flushed(call: Call, memory: torch.Tensor) -> float:
     """Microseconds of one call after as much memory was written as no cache holds."""
+    settle()
     memory.add_(1)
     start = time.perf_counter()
     call()
@@ -183,9 +204,11 @@ def loops_for(call: Call, seconds: float) -> int:
     return max(3, int(seconds * 1e6 / max(hot(call, 20), 0.01)))
 
 
-def measure(case: Case, compilers: list[str], rounds: int) -> dict[str, Figures]:
+def measure(case: Case, compilers: list[str], rounds: int, device: str = "cpu") -> dict[str, Figures]:
     """The figures of one case: by what is called, hot and flushed."""
-    program, inputs = case.program(), case.inputs()
+    program, inputs = case.program(), case.inputs(device)
+    if isinstance(program, nn.Module):
+        program = program.to(device)
     memory = torch.zeros(FLUSHED_BYTES // 4)
     calls: dict[str, Call] = {}
     with case.mode():
@@ -240,6 +263,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("cases", nargs="*", help=f"some of: {', '.join(CASES)}")
     made.add_argument("--compilers", nargs="+", default=list(COMPILERS))
     made.add_argument("--rounds", type=int, default=41)
+    made.add_argument("--device", default="cpu")
     made.add_argument("--threads", type=int, default=1)
     made.add_argument("--out", type=Path, default=None)
     return made
@@ -253,10 +277,11 @@ def main(arguments: list[str] | None = None) -> None:
     rows = {}
     for name in args.cases or CASES:
         console.print(f"[dim]{name} …[/dim]")
-        rows[name] = measure(CASES[name], args.compilers, args.rounds)
+        rows[name] = measure(CASES[name], args.compilers, args.rounds, args.device)
     console.print(table(rows, args.compilers))
     if args.out:
         machine = {"machine": platform.processor() or platform.machine(), "python": platform.python_version()}
+        machine["device"] = torch.cuda.get_device_name() if args.device != "cpu" else "cpu"
         args.out.write_text(json.dumps({**machine, "torch": torch.__version__, "rows": rows}, indent=1))
         console.print(f"written: {args.out}")
 

@@ -7,32 +7,46 @@
 
 #include "extent.h"
 
+#include <string.h>
+
 #define UNBUILT (-1)
 #define OVERFLOWED (-2)
-#define MOST_BLOCKS INT32_MAX
+/* What stands before the address, and before the number of bytes, of parameters that are packed. */
+#define PACKED_ADDRESS ((void *)1)
+#define PACKED_BYTES ((void *)2)
 enum { ANYWHERE = 1, WIDE = 2, VARIANTS = 4 };
 enum { HIDDEN = 2 }; /* parameters that the compiler adds: memory for scratch and for profiles, of which there is none */
 
-typedef int (*LaunchFunction)(void *function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
-                              unsigned threads_z, unsigned shared, void *stream, void **parameters, void **extra);
+/* Blocks along each of the three dimensions of a grid. */
+static const int64_t MOST_BLOCKS[] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
+
+/* What the driver is told of a launch, as it lays it out; without attributes. Given so, a launch takes the driver less
+ * time than with a parameter for each part of it. */
+typedef struct {
+    unsigned blocks[3], threads[3], shared;
+    void *stream, *attributes;
+    unsigned attribute_count;
+} Configuration;
+
+typedef int (*LaunchFunction)(const Configuration *configuration, void *function, void **parameters, void **extra);
 typedef int (*GetContext)(void **context);
 typedef int (*SetContext)(void *context);
 
 typedef struct {
     void *function; /* NULL: not built */
-    unsigned shared;
+    unsigned shared, threads;
 } Binary;
 
 struct DeviceCode {
     Memory *memory;
-    PyObject *name, *build; /* build(anywhere, wide): (function, bytes of shared memory, context) */
+    PyObject *name, *build; /* build(anywhere, wide): (function, bytes of shared memory, threads, context) */
+    PyObject *refused;      /* refused(name, status): raises what a launch has come to that the driver refused */
     Py_ssize_t count, size_count;
     bool *aligned;        /* which addresses are taken to be multiples of 16 */
-    Extent grid;
+    Extent grid[3];
     Py_ssize_t limit_count;
     Extent *counted;      /* what is counted to, … */
     int64_t *limits;      /* … and from where on 32 bits do not hold it */
-    unsigned threads;
     int32_t device;
     LaunchFunction launch;
     GetContext get_context;
@@ -55,35 +69,57 @@ static int variant_of(const DeviceCode *code, void *const *pointers) {
     return variant;
 }
 
+/* The parameters as they lie in the kernel's memory, for which the driver needs to look up none of them; how many bytes. */
+static size_t pack(const DeviceCode *code, int variant, void *const *pointers, char *parameters) {
+    size_t end = (size_t)code->count * sizeof(void *), hidden = HIDDEN * sizeof(void *);
+    memcpy(parameters, pointers, end);
+    const int64_t *sizes = (const int64_t *)(pointers + code->count);
+    for (Py_ssize_t i = 0; i < code->size_count; i++) {
+        int32_t narrow = (int32_t)sizes[i];
+        size_t width = variant & WIDE ? sizeof sizes[i] : sizeof narrow;
+        memcpy(parameters + end, variant & WIDE ? (const void *)&sizes[i] : &narrow, width);
+        end += width;
+    }
+    end = (end + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
+    memset(parameters + end, 0, hidden);
+    return end + hidden;
+}
+
 int device_launch(DeviceCode *code, void *const *pointers) {
-    const Binary *binary = &code->binaries[variant_of(code, pointers)];
+    int variant = variant_of(code, pointers);
+    const Binary *binary = &code->binaries[variant];
     void *function = __atomic_load_n(&binary->function, __ATOMIC_ACQUIRE); /* another thread may be building it */
     if (function == NULL) return UNBUILT;
-    int64_t grid;
+    int64_t grid[3];
     const int64_t *sizes = (const int64_t *)(pointers + code->count);
-    if (!extent_value(&code->grid, sizes, &grid) || grid > MOST_BLOCKS) return OVERFLOWED;
-    if (grid <= 0) return 0;
-    Py_ssize_t count = code->count + code->size_count;
-    void *parameters[count + HIDDEN], *nothing = NULL, *stream = NULL, *before = NULL;
-    for (Py_ssize_t i = 0; i < count; i++) parameters[i] = (void *)&pointers[i];
-    for (Py_ssize_t i = 0; i < HIDDEN; i++) parameters[count + i] = &nothing;
+    for (int i = 0; i < 3; i++) {
+        if (!extent_value(&code->grid[i], sizes, &grid[i]) || grid[i] > MOST_BLOCKS[i]) return OVERFLOWED;
+    }
+    if (grid[0] <= 0 || grid[1] <= 0 || grid[2] <= 0) return 0;
+    int64_t parameters[code->count + code->size_count + HIDDEN];
+    size_t nbytes = pack(code, variant, pointers, (char *)parameters);
+    void *packed[] = {PACKED_ADDRESS, parameters, PACKED_BYTES, &nbytes, NULL};
+    void *stream = NULL, *before = NULL;
     int status = code->stream(code->device, &stream);
     if (status == 0) status = code->get_context(&before);
     if (status == 0 && before != code->context) status = code->set_context(code->context);
     if (status != 0) return status;
-    status = code->launch(function, (unsigned)grid, 1, 1, code->threads, 1, 1, binary->shared, stream,
-                          parameters, NULL);
+    const Configuration configuration = {.blocks = {(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]},
+                                         .threads = {binary->threads, 1, 1},
+                                         .shared = binary->shared,
+                                         .stream = stream};
+    status = code->launch(&configuration, function, NULL, packed);
     if (before != code->context) code->set_context(before);
     return status;
 }
 
 static int build(DeviceCode *code, int variant) {
     unsigned long long function, context;
-    unsigned shared;
+    unsigned shared, threads;
     PyObject *made = PyObject_CallFunction(code->build, "OO", variant & ANYWHERE ? Py_True : Py_False,
                                            variant & WIDE ? Py_True : Py_False);
     if (made == NULL) return -1;
-    int read = PyArg_ParseTuple(made, "KIK:build", &function, &shared, &context);
+    int read = PyArg_ParseTuple(made, "KIIK:build", &function, &shared, &threads, &context);
     Py_DECREF(made);
     if (!read) return -1;
     if (function == 0) {
@@ -92,6 +128,7 @@ static int build(DeviceCode *code, int variant) {
     }
     code->context = (void *)(uintptr_t)context;
     code->binaries[variant].shared = shared;
+    code->binaries[variant].threads = threads;
     __atomic_store_n(&code->binaries[variant].function, (void *)(uintptr_t)function, __ATOMIC_RELEASE);
     return 0;
 }
@@ -105,7 +142,9 @@ int device_settle(DeviceCode *code, void *const *pointers, int status) {
     if (status == OVERFLOWED) {
         PyErr_Format(PyExc_OverflowError, "%U would run on more points than a device has numbers for", code->name);
     } else {
-        PyErr_Format(PyExc_RuntimeError, "CUDA error %d where %U was launched", status, code->name);
+        PyObject *told = PyObject_CallFunction(code->refused, "Oi", code->name, status);
+        if (told != NULL) PyErr_Format(PyExc_SystemError, "a launch of %U gave %d, which raised nothing", code->name, status);
+        Py_XDECREF(told);
     }
     return -1;
 }
@@ -116,6 +155,7 @@ static void code_free(PyObject *capsule) {
     DeviceCode *code = PyCapsule_GetPointer(capsule, "stator.device_code");
     Py_XDECREF(code->name);
     Py_XDECREF(code->build);
+    Py_XDECREF(code->refused);
     memory_free(code->memory);
     PyMem_Free(code);
 }
@@ -137,17 +177,31 @@ static int read_limits(DeviceCode *code, PyObject *limits) {
     return 0;
 }
 
+/* Blocks along one dimension, or a list of them along up to three. */
+static int read_grid(DeviceCode *code, PyObject *grid) {
+    Py_ssize_t count = PyList_CheckExact(grid) ? PyList_GET_SIZE(grid) : 1;
+    if (count < 1 || count > 3) return wrong("a grid");
+    for (Py_ssize_t i = 0; i < 3; i++) code->grid[i].constant = 1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *blocks = PyList_CheckExact(grid) ? PyList_GET_ITEM(grid, i) : grid;
+        if (extent_read(&code->memory, blocks, code->size_count, &code->grid[i]) < 0) return -1;
+    }
+    return 0;
+}
+
 static int read_code(DeviceCode *code, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"name", "aligned", "sizes", "grid", "limits", "threads", "device", "driver", "build", NULL};
-    PyObject *name, *aligned, *grid, *limits, *make;
+    static char *names[] = {"name", "aligned", "sizes", "grid", "limits", "device", "driver", "build",
+                            "refused", NULL};
+    PyObject *name, *aligned, *grid, *limits, *make, *refused;
     unsigned long long launch, get, set, stream;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!nOO!Ii(KKKK)O:device_kernel", names, &name, &PyTuple_Type,
-                                     &aligned, &code->size_count, &grid, &PyTuple_Type, &limits, &code->threads,
-                                     &code->device, &launch, &get, &set, &stream, &make)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!nOO!i(KKKK)OO:device_kernel", names, &name, &PyTuple_Type,
+                                     &aligned, &code->size_count, &grid, &PyTuple_Type, &limits, &code->device, &launch,
+                                     &get, &set, &stream, &make, &refused)) {
         return -1;
     }
     code->name = Py_NewRef(name);
     code->build = Py_NewRef(make);
+    code->refused = Py_NewRef(refused);
     code->launch = (LaunchFunction)(uintptr_t)launch;
     code->get_context = (GetContext)(uintptr_t)get;
     code->set_context = (SetContext)(uintptr_t)set;
@@ -156,7 +210,7 @@ static int read_code(DeviceCode *code, PyObject *args, PyObject *keywords) {
     code->aligned = memory_take(&code->memory, code->count, sizeof(bool));
     if (code->aligned == NULL) return -1;
     for (Py_ssize_t i = 0; i < code->count; i++) code->aligned[i] = PyTuple_GET_ITEM(aligned, i) == Py_True;
-    if (extent_read(&code->memory, grid, code->size_count, &code->grid) < 0) return -1;
+    if (read_grid(code, grid) < 0) return -1;
     return read_limits(code, limits);
 }
 

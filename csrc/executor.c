@@ -69,10 +69,19 @@ static void clear_register(Run *run, Py_ssize_t index) {
         run->shim->release(found->handle);
         found->handle = NULL;
     }
-    if (found->object != NULL) {
-        hold_gil(run);
-        Py_CLEAR(found->object);
+    if (found->object == NULL) return;
+    if (run->thread != NULL && found->kept == NULL && Py_REFCNT(found->object) > 1) { /* it has another owner */
+        found->kept = found->object;
+        found->object = NULL;
+        return;
     }
+    hold_gil(run);
+    Py_CLEAR(found->object);
+}
+
+/* Lets go of what was not worth taking the GIL for; with the GIL. */
+static void clear_kept(Run *run) {
+    for (Py_ssize_t i = 0; i < run->self->register_count; i++) Py_CLEAR(run->registers[i].kept);
 }
 
 void register_set_object(Run *run, Py_ssize_t index, PyObject *stolen) {
@@ -201,13 +210,13 @@ static int run_launch(Run *run, const Step *step) {
         if (!extent_value(&step->launch.sizes[i], run->numbers, &value)) return hold_gil(run), overflowed();
         pointers[count + i] = (void *)(intptr_t)value;
     }
+    let_gil_go(run); /* a launch waits where the device has too much to do, maybe for what another thread has to queue */
     if (step->launch.code != NULL) {
         int status = device_launch(step->launch.code, pointers);
         if (status == 0) return 0;
         hold_gil(run);
         return device_settle(step->launch.code, pointers, status);
     }
-    let_gil_go(run);
     const char *text = step->launch.function(pointers);
     if (text == NULL) return 0;
     hold_gil(run);
@@ -332,6 +341,7 @@ static PyObject *run_all(Run *run, PyObject *inputs) {
     for (Py_ssize_t i = 0; i < self->unused_count; i++) clear_register(run, self->unused[i]);
     PyObject *results = run_steps(run);
     if (self->layouts.place != NULL) scratch_give(&run->taken);
+    clear_kept(run);
     results_tidy();
     return results;
 }

@@ -65,7 +65,10 @@ static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t f
         for (Py_ssize_t i = 0; i < count; i++) pointers[i] = (char *)pointers[i] + self->offsets[i];
     }
     if (self->code != NULL) {
-        int status = device_launch(self->code, pointers);
+        int status;
+        Py_BEGIN_ALLOW_THREADS
+        status = device_launch(self->code, pointers);
+        Py_END_ALLOW_THREADS
         if (status != 0 && device_settle(self->code, pointers, status) < 0) return NULL;
         Py_RETURN_NONE;
     }

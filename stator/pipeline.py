@@ -23,7 +23,7 @@ from stator.aot.partition import Partitioned, partition
 from stator.aot.prologue import Prologue, mark, split
 from stator.aot.trace import Joint, trace
 from stator.base import artifacts, log
-from stator.base.device import HOST, Device
+from stator.base.device import HOST, Device, kind_of
 from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
 from stator.compiled import Compiled
@@ -53,17 +53,17 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
     """Trace, partition and compile both halves."""
     environment: Environment | None = gm.meta.get("sizes")
     assumed = len(environment.conditions) if environment is not None else 0
-    joint, parts, prologue = cut(gm, example_inputs, options)
-    metadata = parts.metadata
     with Building(options) as building:
+        for place in _places(example_inputs):
+            building.expect(place)
+        joint, parts, prologue = cut(gm, example_inputs, options)
+        metadata = parts.metadata
         first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue else None
         forward = schedule_graph(parts.forward, "forward", options)
-        units = [
-            building.begin(emit_kernels(forward, options), forward.place)
-        ]  # these compile while backward is scheduled
+        units = [begin_kernels(forward, building, options)]  # these compile while backward is scheduled
         backward = schedule_graph(parts.backward, "backward", options) if parts.backward is not None else None
         if backward is not None:
-            units.append(building.begin(emit_kernels(backward, options), backward.place))
+            units.append(begin_kernels(backward, building, options))
         with stage("memory"):
             device = _record(forward, options)
             given = len(metadata.saved)
@@ -124,8 +124,7 @@ def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, opti
     if gm is None:
         return None
     schedule = schedule_graph(gm, name, options)
-    units = building.begin(emit_kernels(schedule, options), schedule.place)
-    return emit_artifact(schedule, units, options)
+    return emit_artifact(schedule, begin_kernels(schedule, building, options), options)
 
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
@@ -149,6 +148,11 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     with stage("schedule", graph=name):
         schedule = schedule_program(program, device, rounds=options.numerics == "eager")
     return schedule
+
+
+def begin_kernels(schedule: Schedule, building: Building, options: Options) -> tuple[Unit, ...]:
+    """The kernels of a schedule on their way to the store."""
+    return building.begin(emit_kernels(schedule, options), schedule.place, sources.kernel_remarks(schedule))
 
 
 def emit_kernels(schedule: Schedule, options: Options) -> list[Unit]:
@@ -221,6 +225,12 @@ def _kept(metadata: Metadata) -> list[Kept]:
     start = {"value": 0, "extra": len(metadata.values)}
     places = [(i, saved) for i, saved in enumerate(metadata.saved) if saved.source in start]
     return [Kept(i, start[saved.source] + saved.index) for i, saved in places]
+
+
+def _places(inputs: Sequence[Any]) -> list[str]:
+    """The devices of tensors for which there are targets."""
+    found = dict.fromkeys([str(value.device) for value in inputs if isinstance(value, torch.Tensor)])
+    return [device for device in found if targets.has(kind_of(device))]
 
 
 def _device(gm: fx.GraphModule) -> str:

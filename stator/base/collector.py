@@ -1,7 +1,7 @@
 """Python's garbage collector, kept from walking what importing and compiling make: nearly all of it stays alive.
 
 A walk over everything takes a tenth of a second beside large libraries, and nothing would be freed.
-Neighbours: `stator/__init__.py` and `capture/frames.py` pause it.
+Neighbours: `stator/__init__.py`, `capture/entry.py` and `capture/frames.py` pause it.
 """
 
 from __future__ import annotations

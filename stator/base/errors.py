@@ -184,8 +184,8 @@ class CompilerMissing(StatorError):
     template = "the compiler {compiler!r} was not found"
     hint = "install it (Debian: apt install g++), or name another: options={'compiler': ...} or STATOR_COMPILER"
 
-    def __init__(self, compiler: str) -> None:
-        super().__init__(compiler=compiler)
+    def __init__(self, compiler: str, hint: str = "") -> None:
+        super().__init__(compiler=compiler, hint=hint)
 
 
 class BackendError(StatorError):
@@ -206,6 +206,16 @@ class BuildError(StatorError):
 
     def __init__(self, what: str, status: int, output: str) -> None:
         super().__init__(what=what, status=status, output=output.strip())
+
+
+class KernelRefused(BuildError):
+    """The compiler of a device's kernels does not take one of ours; with its text, and the user's lines if known."""
+
+    template = "the kernel {kernel} does not compile: {output}\n{remark}{source}"
+
+    def __init__(self, kernel: str, output: str, source: str, remark: str = "") -> None:
+        told = f"it computes {remark}\n" if remark else ""
+        StatorError.__init__(self, kernel=kernel, output=output.strip(), source=source.strip(), remark=told)
 
 
 class InternalError(StatorError):
@@ -296,6 +306,10 @@ class StatorWarning(UserWarning):
 
 class CacheWarning(StatorWarning):
     """The disk store could not be used as asked; results are right, starts are slower."""
+
+
+class BuildWarning(StatorWarning):
+    """Kernels are compiled in a slower way than they could be; results are right."""
 
 
 class SlowWarning(StatorWarning):

@@ -29,7 +29,7 @@ from torch.fx import _symbolic_trace as fx_tracer
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from stator import _native
-from stator.base import artifacts, faults, log
+from stator.base import artifacts, collector, faults, log
 from stator.base.errors import (
     BuildError,
     CaptureError,
@@ -199,7 +199,7 @@ class Versions:
     def captured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[frames.Entry, _native.GuardTree]:
         """What capture makes of the call, with its guards as a tree."""
         function, settings = self.function, self.settings
-        with held(), log.span("compile", function=function.__qualname__):
+        with held(), collector.paused(), log.span("compile", function=function.__qualname__):
             entry = frames.convert(
                 function, args, kwargs, settings.backend, settings.options,
                 fullgraph=settings.fullgraph, point=self.point, points=self.points, history=self.history,

@@ -40,8 +40,8 @@ class OperatorFacts:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
     __slots__ = (
-        "alone", "composite", "data_dependent", "dims", "has_device", "numbers", "restrides", "unreturned", "view",
-        "written",
+        "alone", "composite", "data_dependent", "dims", "has_device", "mixes", "numbers", "restrides", "unreturned",
+        "view", "written",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -57,6 +57,9 @@ class OperatorFacts:
         pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
         self.restrides = torch.Tag.inplace_view in func.tags or func in _RESIZING
         self.has_device = any(a.name == "device" for a in schema.arguments)
+        mixing = func._opname in _MIXING or func._opname.startswith(_MIXING_FAMILIES)
+        #: Whether its tensors may be on different devices. What it is made of, if of others, is asked one by one.
+        self.mixes = mixing or func.namespace != "aten" or func._can_decompose()
         #: Whether it takes tensors for which a program may pass numbers (`torch.div(7, 2)`).
         self.numbers = pure and bool(schema.arguments) and schema.arguments[0].type.isSubtypeOf(_TENSOR)
         #: Whether its first argument is the only tensor: PyTorch's maps pass it numbers that they take for tensors.
@@ -74,6 +77,12 @@ _TENSOR = torch._C.TensorType.get()
 #: The dtypes of tensors that stand for numbers.
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
+#: Operators that take tensors of the host beside others: copies, positions, lengths, seeds, lists of separate tensors.
+_MIXING = frozenset(
+    "copy copy_ index _unsafe_index index_put index_put_ _index_put_impl_ _unsafe_index_put set_ is_set_to resize_as_ "
+    "_pack_padded_sequence _ctc_loss _ctc_loss_backward _use_cudnn_ctc_loss bernoulli bernoulli_ is_same_size".split()
+)
+_MIXING_FAMILIES = ("_foreach_", "_fused_", "_amp_", "_cudnn_", "_scaled_dot_product_", "_flash_", "_efficient_")
 #: Whose results have a dim more, which may be named.
 _ADDING = {aten.unsqueeze.default, aten.stack.default}
 #: Not tagged as data-dependent, although the shape depends on what is in a tensor.
@@ -93,6 +102,8 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _has_float(args) or (kwargs and _has_float(kwargs.values())):
         return _for_any_float(func, args, kwargs)
     plan = plan_of(func)
+    if not plan.mixes:
+        _check_devices((*args, *kwargs.values()) if kwargs else args)
     if plan.written is not None:
         return _write(func, plan, args, kwargs)
     for position in plan.unreturned:
@@ -342,6 +353,22 @@ def _known_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     fake = make(out.size(), out.dtype, out.device, out.stride())
     fake.constant = out
     return fake
+
+
+def _check_devices(args: Sequence[Any]) -> None:
+    """Raises, as eager does, where tensors are on different devices; numbers of the host go anywhere."""
+    found = None
+    for arg in args:
+        for tensor in arg if type(arg) is list or type(arg) is tuple else (arg,):
+            if not isinstance(tensor, FakeTensor):
+                continue
+            device = tensor.device
+            if device == found or (device.type == "cpu" and not tensor.dim()):
+                continue
+            if found is not None:
+                told = f"but found at least two devices, {found} and {device}!"
+                raise RuntimeError(f"Expected all tensors to be on the same device, {told}")
+            found = device
 
 
 # ---- meta kernels ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,11 @@ def launch_remarks(schedule: Schedule) -> list[list[str]]:
     return [_remarks(step) for step in schedule.steps if isinstance(step, Launch)]
 
 
+def kernel_remarks(schedule: Schedule) -> dict[str, str]:
+    """For each kernel by its name the same of its first launch, in a line."""
+    return {name: "; ".join(remarks) for name, remarks in _kernel_remarks(schedule).items()}
+
+
 def unit_text(source: str, kernels: Sequence[str], schedule: Schedule, mark: str) -> str:
     """The source of a unit with comments, which begin with `mark`: over each kernel, where it is a function in Python's
     grammar, else over all of them as a list.

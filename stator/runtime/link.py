@@ -11,7 +11,7 @@ import itertools
 import linecache
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stator import targets
@@ -52,14 +52,24 @@ class Building:
         for building in self._by_kind.values():
             building.close()
 
-    def begin(self, units: Sequence[Unit], device: str = HOST) -> tuple[Unit, ...]:
-        """Have units compiled for a device; the same with what they are found by when they are loaded."""
-        if not units:
-            return ()
+    def expect(self, device: str) -> None:
+        """Units for a device will come: what takes long to start may start."""
+        self._of(device).expect(device)
+
+    def begin(
+        self, units: Sequence[Unit], device: str = HOST, remarks: Mapping[str, str] | None = None
+    ) -> tuple[Unit, ...]:
+        """Have units compiled for a device; the same with what they are found by when they are loaded.
+
+        `remarks` say of kernels by name what of the program they compute, for errors.
+        """
+        return self._of(device).begin(units, device, remarks or {}) if units else ()
+
+    def _of(self, device: str) -> targets.Building:
         kind = kind_of(device)
         if kind not in self._by_kind:
             self._by_kind[kind] = targets.toolchain(kind).building(self._options)
-        return self._by_kind[kind].begin(units, device)
+        return self._by_kind[kind]
 
     def finish(self) -> None:
         """Wait until all can be loaded."""

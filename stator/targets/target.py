@@ -49,8 +49,14 @@ class Printer(Protocol):
 class Building(Protocol):
     """Units that are compiled while their caller goes on."""
 
-    def begin(self, units: Sequence[Unit], device: str) -> tuple[Unit, ...]:
-        """Have units compiled for a device; the same with what they are found by when they are loaded."""
+    def expect(self, device: str) -> None:
+        """Units for a device will come: what takes long to start may start."""
+
+    def begin(self, units: Sequence[Unit], device: str, remarks: Mapping[str, str]) -> tuple[Unit, ...]:
+        """Have units compiled for a device; the same with what they are found by when they are loaded.
+
+        `remarks` say of kernels by name what of the program they compute, for errors.
+        """
 
     def finish(self) -> None:
         """Wait until all can be loaded."""

@@ -17,7 +17,7 @@ from typing import Any
 from stator.codegen import triton
 from stator.loop.kernel import Kernel
 from stator.targets import typical
-from stator.targets.cuda.toolchain import source_of
+from stator.targets.cuda.worker import source_of
 
 
 def parsed(kernels: Sequence[Kernel]) -> None:

@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional as F
 
 import stator
-from stator.fake import FakeMode, refusals
+from stator.fake import FakeMode, make, refusals
+from stator.fake.execute import plan_of
 
 WHOLE = torch.tensor([4, 5])
 FLAGS = torch.tensor([True, False])
@@ -140,3 +141,41 @@ def test_asking_warns_of_nothing() -> None:
     x = torch.rand(3, 21, dtype=torch.float64)
     compiled = stator.compile(lambda x: x.std(-1, correction=2), options={"strict": True, "cache": False})
     torch.testing.assert_close(compiled(x), x.std(-1, correction=2))
+
+
+ONE = torch.device("cuda", 0), torch.device("cuda", 1)
+HOST = torch.device("cpu")
+APART: dict[str, Callable[[Any, Any], Any]] = {
+    "addition": lambda x, y: x + y,
+    "addition in place": lambda x, y: x.add_(y),
+    "a condition": lambda x, y: torch.where(x > 0, x, y),
+    "a product": lambda x, y: x @ y,
+    "a layer": lambda x, y: F.linear(x, y),
+    "a join": lambda x, y: torch.cat([x, y]),
+    "an out": lambda x, y: torch.exp(x, out=y),
+    "positions": lambda x, y: torch.gather(x, 0, y.long()),
+}
+
+
+@pytest.mark.parametrize("other", [HOST, ONE[1]])
+@pytest.mark.parametrize("name", APART)
+def test_tensors_are_on_one_device(name: str, other: torch.device) -> None:
+    with FakeMode():
+        for devices in ((ONE[0], other), (other, ONE[0])):
+            x, y = [make((3, 3), torch.float32, device) for device in devices]
+            with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+                APART[name](x, y)
+        x, y = [make((3, 3), torch.float32, other) for _ in range(2)]
+        APART[name](x, y)
+
+
+def test_numbers_of_the_host_and_copies_go_anywhere() -> None:
+    with FakeMode():
+        x, y = make((3, 3), torch.float32, ONE[0]), make((3, 3), torch.float32, HOST)
+        number, at = make((), torch.float64, HOST), make((2,), torch.int64, HOST)
+        found = [x + number, number * x, torch.where(x > number, x, number)]
+        found.append(torch.ops.aten.index.Tensor(x, [at]))
+        assert [t.device for t in found] == [ONE[0]] * len(found)
+        assert (number + number).device == (y + number).device == HOST
+    assert plan_of(torch.ops.aten.copy_.default).mixes and plan_of(torch.ops.aten.to.other).mixes
+    assert not plan_of(torch.ops.aten.add_.Tensor).mixes

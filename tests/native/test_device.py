@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,14 +12,25 @@ import pytest
 
 from stator._native import Kernel, device_kernel
 
+
+class Configuration(ctypes.Structure):
+    """The driver's own record of a launch."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint),
+    )  # fmt: skip
+
+
 LAUNCH = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
-    ctypes.c_void_p,
-)  # fmt: skip
+    ctypes.c_int, ctypes.POINTER(Configuration), ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+)
 GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
 SET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 STREAM = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 CONTEXT, OTHER = 0x50, 0x60
+#: A status of which nothing is raised.
+SILENT = 77
 #: (2 * n0 + 1)
 SIZED = (("const", 2), ("operand", 0), ("*",), ("const", 1), ("+",))
 
@@ -33,17 +45,27 @@ class Driver:
     contexts: list[int] = field(default_factory=list)
     current: int = CONTEXT
     status: int = 0
+    wide: int = 0
 
     def __post_init__(self) -> None:
         self.held = LAUNCH(self.launch), GET(self.get), SET(self.put), STREAM(self.stream)
         self.addresses: Any = tuple([ctypes.cast(function, ctypes.c_void_p).value for function in self.held])
 
-    def launch(self, function: int, x: int, y: int, z: int, threads: int, *rest: Any) -> int:
-        _, _, shared, stream, parameters, _ = rest
-        given = [ctypes.c_int64.from_address(parameters[i]).value for i in range(self.count + 2)]
-        self.launches.append((function, (x, y, z), threads, shared, stream, given[: self.count]))
-        assert given[self.count :] == [0, 0]  # no memory of the compiler's own
+    def launch(self, configuration: Any, function: int, parameters: Any, packed: Any) -> int:
+        told = configuration[0]
+        self.wide = function & 2
+        assert not parameters and (packed[0], packed[2], packed[4]) == (1, 2, None)
+        assert (*told.block,)[1:] == (1, 1) and not told.attributes and not told.count
+        data = ctypes.string_at(packed[1], ctypes.c_size_t.from_address(packed[3]).value)
+        given = list(struct.unpack(self.layout, data))
+        self.launches.append((function, tuple(told.grid), told.block[0], told.shared, told.stream, given[:-2]))
+        assert given[-2:] == [0, 0]  # no memory of the compiler's own
         return self.status
+
+    @property
+    def layout(self) -> str:
+        """How C packs what the last binary takes: two addresses, sizes of 32 bits or 64, two addresses."""
+        return f"@PP{(self.count - 2) * ('q' if self.wide else 'i')}0PPP"
 
     def get(self, found: Any) -> int:
         found[0] = self.current
@@ -58,14 +80,18 @@ class Driver:
         found[0] = 0x700 + device
         return 0
 
-    def build(self, anywhere: bool, wide: bool) -> tuple[int, int, int]:
+    def build(self, anywhere: bool, wide: bool) -> tuple[int, ...]:
         self.built.append((anywhere, wide))
-        return 0x1000 + anywhere + 2 * wide, 64, CONTEXT
+        return 0x1000 + anywhere + 2 * wide, 64, 128, CONTEXT
+
+    def refused(self, name: str, status: int) -> None:
+        if status != SILENT:
+            raise RuntimeError(f"{name} gave {status}")
 
     def kernel(
         self, sizes: int = 0, grid: Any = 5, limits: Any = (), aligned: tuple[bool, ...] = (True, True)
     ) -> Kernel:
-        return device_kernel("mine", aligned, sizes, grid, limits, 128, 3, self.addresses, self.build)
+        return device_kernel("mine", aligned, sizes, grid, limits, 3, self.addresses, self.build, self.refused)
 
 
 @pytest.fixture
@@ -96,10 +122,19 @@ def test_sizes_follow_and_say_the_grid_and_how_wide_positions_are() -> None:
 def test_bits_of_a_float_are_no_size() -> None:
     """A number that a kernel takes may be any 64 bits: then it is one that 32 do not hold."""
     driver = Driver(3)
-    kernel = driver.kernel(1, 5, ((SIZED, 101),))
-    for bits in (2**62 + 1, -(2**62)):
+    magnitude = (("operand", 0), ("const", 0), ("operand", 0), ("-",), ("max",))
+    kernel = driver.kernel(1, 5, ((magnitude, 1 << 31),))
+    for bits in (2**62 + 1, -(2**62), -(2**63), 7):
         kernel(0x100, 0x200, bits)
-    assert [(x[0], x[-1][2]) for x in driver.launches] == [(0x1002, 2**62 + 1), (0x1000, -(2**62))]
+    found = [(x[0], x[-1][2]) for x in driver.launches]
+    assert found == [(0x1002, 2**62 + 1), (0x1002, -(2**62)), (0x1002, -(2**63)), (0x1000, 7)]
+
+
+def test_sizes_are_packed_as_c_packs_them() -> None:
+    for count in (1, 2, 3):
+        driver = Driver(2 + count)
+        driver.kernel(count)(0x100, 0x200, *range(5, 5 + count))
+        assert driver.launches[0][-1] == [0x100, 0x200, *range(5, 5 + count)]
 
 
 def test_addresses_that_are_not_aligned_have_another_binary(driver: Driver) -> None:
@@ -124,7 +159,10 @@ def test_another_context_is_put_back(driver: Driver, before: int) -> None:
 
 def test_what_the_driver_refuses_is_told(driver: Driver) -> None:
     driver.status = 700
-    with pytest.raises(RuntimeError, match="CUDA error 700 where mine was launched"):
+    with pytest.raises(RuntimeError, match="mine gave 700"):
+        driver.kernel()(0x100, 0x200)
+    driver.status = SILENT
+    with pytest.raises(SystemError, match="which raised nothing"):
         driver.kernel()(0x100, 0x200)
 
 
@@ -136,16 +174,29 @@ def test_more_blocks_than_there_are_numbers_for_are_refused() -> None:
     assert not driver.launches
 
 
+def test_a_grid_may_have_three_dimensions() -> None:
+    driver = Driver(3)
+    driver.kernel(1, [SIZED, 7, (("operand", 0),)])(0x100, 0x200, 4)
+    driver.kernel(1, [SIZED, (("operand", 0),)])(0x100, 0x200, 0)
+    assert [x[1] for x in driver.launches] == [(9, 7, 4)]
+    with pytest.raises(OverflowError, match="mine"):
+        driver.kernel(1, [1, (("operand", 0),)])(0x100, 0x200, 1 << 16)
+
+
 def test_what_is_raised_while_it_is_built_is_raised(driver: Driver) -> None:
-    def refused(anywhere: bool, wide: bool) -> tuple[int, int, int]:
+    def refused(anywhere: bool, wide: bool) -> tuple[int, ...]:
         raise KeyError("no compiler")
 
-    kernel = device_kernel("mine", (True,), 0, 1, (), 32, 0, driver.addresses, refused)
+    kernel = device_kernel("mine", (True,), 0, 1, (), 0, driver.addresses, refused, driver.refused)
     with pytest.raises(KeyError, match="no compiler"):
         kernel(0x100)
 
 
-@pytest.mark.parametrize("change", [{"grid": (("+",),)}, {"grid": "5"}, {"limits": ((SIZED, "x"),)}, {"limits": (1,)}])
+GRIDS: list[Any] = [(("+",),), "5", [], [1, 1, 1, 1]]
+LIMITS: list[Any] = [((SIZED, "x"),), (1,)]
+
+
+@pytest.mark.parametrize("change", [*[{"grid": grid} for grid in GRIDS], *[{"limits": limits} for limits in LIMITS]])
 def test_what_does_not_fit_is_not_taken(driver: Driver, change: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         driver.kernel(**{"sizes": 1, **change})

@@ -58,7 +58,7 @@ def test_sums_that_stay() -> None:
     b = Build(*_inputs(2))
     b.check([JoinTerms(DEVICE)], [b(aten.add.Tensor, *_products(b, 2), alpha=2)], plain)
     b = Build(*_inputs(2))
-    b.check([JoinTerms(replace(DEVICE, product_work=0))], [b(aten.add.Tensor, *_products(b, 2))], plain)
+    b.check([JoinTerms(replace(DEVICE, kind="gpu"))], [b(aten.add.Tensor, *_products(b, 2))], plain)
     b = Build(*_inputs(1), torch.randn(512, 256))
     b.check([JoinTerms(DEVICE)], [b(aten.add.Tensor, _products(b, 1)[0], b.x[2])], "permute mm add")
     b = Build(*_inputs(1))

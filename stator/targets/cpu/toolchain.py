@@ -8,7 +8,7 @@ Neighbours: `runtime/toolchain.py` runs the compiler, `csrc/kernels.c` loads.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,13 @@ class Libraries:
         self._cpp = Cpp(options)
         self._compilation = Compilation(self._cpp)
 
-    def begin(self, units: Sequence[Unit], device: str = HOST) -> tuple[Unit, ...]:
-        """The same with the keys of their libraries."""
+    def expect(self, device: str) -> None:
+        """A compiler starts as fast as it can."""
+
+    def begin(
+        self, units: Sequence[Unit], device: str = HOST, remarks: Mapping[str, str] | None = None
+    ) -> tuple[Unit, ...]:
+        """The same with the keys of their libraries. A compiler tells its errors by the lines of the source."""
         keys = [self._cpp.key(unit.source, unit.flags) for unit in units]
         self._compilation.add(keys, [(unit.source, unit.flags) for unit in units])
         return tuple([replace(unit, library=key) for unit, key in zip(units, keys, strict=True)])

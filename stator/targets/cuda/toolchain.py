@@ -1,59 +1,63 @@
 """Triton sources: a text with kernels and what launches need to know of them, to kernels of the C core.
 
 An entry of `LAUNCHES`: the types of the pointers, which of them are taken to be multiples of 16 (`aligned`), the names
-of sizes that follow them, the grid as a number or a program over the sizes, what is counted and from where on 32 bits
-do not hold it (`limits`), and the compiler's options. A binary is loaded when a launch first needs it
-(`csrc/device.c`), and kept by Triton's own cache. Triton reads the source of a kernel from its file, so the text is
-filed in the store and executed as that file; as no module, since an import would leave its bytecode beside it.
-Neighbours: `codegen/triton` writes the text, `runtime/link.py` asks for the kernels.
+of sizes that follow them, the grid as a number or a program over the sizes, or a list of up to three, what is counted
+and from where on 32 bits do not hold it (`limits`), and the compiler's options. Workers compile while their caller goes
+on; a launch that needs a binary loads it (`csrc/device.c`), and waits for that one alone. Where all binaries are in the
+store, no compiler is imported. Neighbours: `codegen/triton` writes the text, `binaries.py` has it compiled,
+`driver.py` loads, `runtime/link.py` asks for the kernels.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import threading
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
-from stator.base.errors import InternalError
 from stator.base.options import Options
-from stator.base.store import Store, key_of
+from stator.base.store import Store
 from stator.runtime.artifact import Unit
 from stator.runtime.toolchain import open_store
+from stator.targets.cuda import driver
+from stator.targets.cuda.binaries import ANYWHERE, WIDE, Source, begin, binary, launches, texts
+from stator.targets.cuda.workers import Target, workers
 
 if TYPE_CHECKING:
     from stator._native import Kernel
 
 KIND = "cuda"
 WARP = 32
-#: What is known of a pointer whose address is a multiple of 16.
-ALIGNED = [["tt.divisibility", 16]]
 
 
 class Compiling:
-    """What is compiled beside its caller; a launch that needs a binary waits for that alone."""
+    """What workers compile beside their caller; a launch that needs a binary waits for that alone."""
 
     __slots__ = ("_store",)
 
     def __init__(self, options: Options) -> None:
         self._store = open_store(options)
 
-    def begin(self, units: Sequence[Unit], device: str) -> tuple[Unit, ...]:
-        """Have the kernels of units compiled."""
+    def expect(self, device: str) -> None:
+        """Have the processes there that will compile for a device."""
+        workers(target(number(device))).expect()
+
+    def begin(self, units: Sequence[Unit], device: str, remarks: Mapping[str, str]) -> tuple[Unit, ...]:
+        """Have the kernels of units compiled; the same with the keys of their binaries."""
+        found = []
         for unit in units:
-            begin(unit.source, device, self._store)
-        return tuple(units)
+            sources = _sources(unit, number(device))
+            keys = [source.key() for source in sources]
+            for source, key in zip(sources, keys, strict=True):
+                begin(source, key, self._store, remark=remarks.get(source.name, ""))
+            found.append(replace(unit, library=" ".join(keys)))
+        return tuple(found)
 
     def finish(self) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:
-        """Binaries that were begun stay useful: they go to Triton's own cache."""
+        """What was begun stays useful: it goes to the store."""
 
 
 def building(options: Options) -> Compiling:
@@ -64,110 +68,48 @@ def building(options: Options) -> Compiling:
 def load(units: Sequence[Unit], device: str, options: Options) -> dict[str, Kernel]:
     """The kernels of texts, for a device."""
     store = open_store(options)
-    return {name: kernel for unit in units for name, kernel in _kernels(unit, begin(unit.source, device, store))}
+    return {name: kernel for unit in units for name, kernel in _kernels(unit, number(device), store)}
 
 
-def _kernels(unit: Unit, binaries: Binaries) -> Iterator[tuple[str, Kernel]]:
+def _kernels(unit: Unit, device: int, store: Store) -> Iterator[tuple[str, Kernel]]:
     from stator._native import device_kernel  # needs torch, which this package does not
 
-    for name in unit.kernels:
-        launch = binaries.launches[name]
-        threads = WARP * launch["options"]["num_warps"]
-        geometry = launch["aligned"], len(launch["sizes"]), launch["grid"], launch["limits"], threads
-        yield name, device_kernel(name, *geometry, binaries.device, driver(), partial(binaries.load, name))
+    sources = _sources(unit, device)
+    keys = unit.library.split() or [source.key() for source in sources]
+    for source, key in zip(sources, keys, strict=True):
+        launch = source.launch
+        geometry = launch["aligned"], len(launch["sizes"]), launch["grid"], launch["limits"]
+        build = partial(_loaded, source, key, store, device)
+        yield source.name, device_kernel(source.name, *geometry, device, driver.launching(), build, driver.refused)
 
 
-def begin(source: str, device: str, store: Store) -> Binaries:
-    """Have a text's kernels compiled side by side, for a device, while the caller goes on."""
-    key = "triton-" + key_of(source), number(device)
-    found = _begun.get(key)
+def _sources(unit: Unit, device: int) -> list[Source]:
+    """The kernels of a unit, each for itself."""
+    found, known, chosen = texts(unit.source, unit.kernels), launches(unit.source), target(device)
+    return [Source(name, found[name], known[name], chosen) for name in unit.kernels]
+
+
+def _loaded(source: Source, key: str, store: Store, device: int, anywhere: bool, wide: bool) -> tuple[int, ...]:
+    """The driver's function, its bytes of shared memory and threads, and the context that it is loaded in."""
+    alternative = ANYWHERE * anywhere | WIDE * wide
+    found = _functions.get((key, alternative, device))
     if found is None:
-        found = _begun[key] = Binaries(_executed(source, key[0], store), key[1])
-        _latest.append(found)
+        made = binary(source, key, store, alternative)
+        function, context = driver.load(made.image, made.name, made.shared, device)
+        found = _functions[key, alternative, device] = function, made.shared, made.threads, context
     return found
 
 
-class Binaries:
-    """The kernels of one text for one device: those that most launches take are compiled at once."""
-
-    __slots__ = ("__weakref__", "_compiling", "_functions", "device", "launches")
-
-    def __init__(self, namespace: Mapping[str, Any], device: int) -> None:
-        self.device = device
-        self.launches: Mapping[str, Mapping[str, Any]] = namespace["LAUNCHES"]
-        self._functions = {name: namespace[name] for name in self.launches}
-        self._compiling = {name: _pool().submit(self._early, name) for name in self.launches}
-
-    def _early(self, name: str) -> Any:
-        if not threading.main_thread().is_alive():  # nobody will launch it
-            raise CancelledError
-        return self._compiled(name, anywhere=False, wide=False)
-
-    def _compiled(self, name: str, *, anywhere: bool, wide: bool) -> Any:
-        import torch  # the package itself needs neither
-        import triton
-        from triton.backends.compiler import GPUTarget
-
-        launch = self.launches[name]
-        major, minor = torch.cuda.get_device_capability(self.device)
-        source = source_of(self._functions[name], launch, anywhere=anywhere, wide=wide)
-        target = GPUTarget(KIND, 10 * major + minor, WARP)
-        return triton.compile(source, target=target, options=dict(launch["options"]))
-
-    def load(self, name: str, anywhere: bool, wide: bool) -> tuple[int, int, int]:
-        """The driver's function, its bytes of shared memory, and the context that it is loaded in."""
-        import torch
-        from triton.runtime.driver import driver as installed
-
-        early = None if anywhere or wide else self._compiling.pop(name, None)
-        made = self._compiled(name, anywhere=anywhere, wide=wide) if early is None else early.result()
-        if made.metadata.global_scratch_size:
-            raise InternalError("build", f"{name} asks for memory of its own")
-        with torch.cuda.device(self.device):
-            _, found, *_ = installed.active.utils.load_binary(made.name, made.kernel, made.metadata.shared, self.device)
-            context = ctypes.c_void_p()
-            ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
-        return found, made.metadata.shared, context.value or 0
+#: What is loaded, by key, alternative and device: what is recorded may launch it when no graph has it any more.
+_functions: dict[tuple[str, int, int], tuple[int, ...]] = {}
 
 
-#: What was begun: kept by the kernels that came of it, and until these are loaded.
-_begun: WeakValueDictionary[tuple[str, int], Binaries] = WeakValueDictionary()
-_latest: deque[Binaries] = deque(maxlen=16)
+def target(number: int) -> Target:
+    """What binaries for a device are compiled for."""
+    import torch  # the package itself does not need torch
 
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    """Threads are enough: Triton's compiler lets the GIL go where it takes long."""
-    return ThreadPoolExecutor(os.cpu_count() or 1, "stator-triton")
-
-
-def _executed(source: str, key: str, store: Store) -> dict[str, Any]:
-    path = store.path(key)
-    if path is None:
-        store.put(key, source.encode())
-        path = store.path(key)
-    if path is None:
-        raise InternalError("link", "the store lost an entry that it just took")
-    namespace: dict[str, Any] = {"__name__": f"stator_{key.replace('-', '_')}", "__file__": str(path)}
-    exec(compile(source, str(path), "exec"), namespace)
-    return namespace
-
-
-@cache
-def driver() -> tuple[int, int, int, int]:
-    """Addresses of what launches, of what gives and sets the current context, and of what gives torch's stream.
-
-    NotImplementedError where the driver or torch has none.
-    """
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-        torch = ctypes.CDLL("libtorch_cuda.so", os.RTLD_NOLOAD | os.RTLD_LAZY)
-        functions = cuda.cuLaunchKernel, cuda.cuCtxGetCurrent, cuda.cuCtxSetCurrent
-        found = [ctypes.cast(f, ctypes.c_void_p).value for f in (*functions, torch.aoti_torch_get_current_cuda_stream)]
-    except (OSError, AttributeError) as error:
-        raise NotImplementedError(f"kernels cannot be launched from C: {error}") from error
-    launch, get, put, stream = [address or 0 for address in found]
-    return launch, get, put, stream
+    major, minor = torch.cuda.get_device_capability(number)
+    return KIND, 10 * major + minor, WARP
 
 
 def number(device: str) -> int:
@@ -187,16 +129,4 @@ def current_stream(number: int) -> int:
 
 def stream_getter() -> int:
     """The address of what gives torch's current stream."""
-    return driver()[3]
-
-
-def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide: bool) -> Any:
-    """What Triton compiles: pointers that are aligned, or may lie `anywhere`; sizes and positions of 32 bits, or 64."""
-    from triton.compiler import ASTSource
-
-    names = function.arg_names
-    signature = dict(zip(names, launch["types"], strict=False))
-    signature |= dict.fromkeys(launch["sizes"], "i64" if wide else "i32")
-    constants = {"WIDE": wide} if launch["sizes"] else {}
-    attributes = {} if anywhere else {(i,): ALIGNED for i, aligned in enumerate(launch["aligned"]) if aligned}
-    return ASTSource(function, signature | dict.fromkeys(constants, "constexpr"), constants, attributes)
+    return driver.launching()[3]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,9 @@ CALLS: list[str] = []
 
 
 class Building:
-    def begin(self, units: Sequence[Unit], device: str) -> tuple[Unit, ...]:
+    def expect(self, device: str) -> None: ...
+
+    def begin(self, units: Sequence[Unit], device: str, remarks: Mapping[str, str]) -> tuple[Unit, ...]:
         return tuple(units)
 
     def finish(self) -> None: ...

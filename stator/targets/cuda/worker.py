@@ -1,0 +1,158 @@
+"""Compiles kernels of Triton's language, in a process that has nothing else to do.
+
+Run as a program, by its path, it imports Triton and compiles something small, so that all is in memory, and then
+forks a worker for each connection that it is sent; a worker compiles what comes from its connection, one kernel after
+the other. Both end when the other end is closed. Nothing of stator is imported, nor torch, so a worker is there within
+half a second; the server has one thread whenever it forks.
+A job is a dict of plain data: `text` and `name` of a kernel, its launch (see `toolchain.py`), the target and which
+alternative of it is asked for. The answer is a dict as well: the binary and what is known of it, or `error`.
+Neighbours: `workers.py` is the other end, and calls `compile_kernel` itself where no process can.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import linecache
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+#: What is known of a pointer whose address is a multiple of 16.
+ALIGNED = [["tt.divisibility", 16]]
+#: The stage that gives what a driver loads, by the kind of device.
+BINARIES = {"cuda": "cubin", "hip": "hsaco"}
+#: What a server compiles before anybody asks for something.
+SMALL = {
+    "text": "import triton\n\n@triton.jit\ndef small(p):\n    triton.language.store(p, 1)\n",
+    "name": "small",
+    "launch": {"types": ("*fp32",), "aligned": (True,), "sizes": (), "options": {}},
+    "anywhere": False,
+    "wide": False,
+}
+
+
+def compile_kernel(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The binary of a job, in this process; raises what Triton raises."""
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+
+    function = executed(job["text"], job["name"])[job["name"]]
+    source = source_of(function, job["launch"], anywhere=job["anywhere"], wide=job["wide"])
+    target = GPUTarget(*job["target"])
+    backend = make_backend(target)
+    options = backend.parse_options(dict(job["launch"]["options"]))
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    codegen, modules = backend.get_codegen_implementation(options), backend.get_module_map()
+    made: Any = source.make_ir(target, options, codegen, modules, context)
+    facts: dict[str, Any] = {"target": target, **vars(options)}
+    for stage, lower in stages.items():
+        made = lower(made, facts)
+        if stage == BINARIES[target.backend]:
+            break
+    return {
+        "image": made,
+        "name": facts["name"],
+        "shared": facts["shared"],
+        "threads": facts["num_warps"] * facts["warp_size"],
+        "clusters": facts.get("num_ctas", 1),
+        "scratch": facts.get("global_scratch_size", 0),
+    }
+
+
+def executed(text: str, name: str) -> dict[str, Any]:
+    """The names of a text that was run. Triton reads a kernel's text where its file is, which is no file here."""
+    file = f"<kernel {name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"__name__": f"stator_kernel_{name}", "__file__": file}
+    exec(compile(text, file, "exec"), namespace)
+    return namespace
+
+
+def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide: bool) -> Any:
+    """What Triton compiles: pointers that are aligned, or may lie `anywhere`; sizes and positions of 32 bits, or 64."""
+    from triton.compiler import ASTSource
+
+    names = function.arg_names
+    signature = dict(zip(names, launch["types"], strict=False))
+    signature |= dict.fromkeys(launch["sizes"], "i64" if wide else "i32")
+    constants = dict(launch.get("constants", {})) | ({"WIDE": wide} if launch["sizes"] else {})
+    attributes = {} if anywhere else {(i,): ALIGNED for i, aligned in enumerate(launch["aligned"]) if aligned}
+    return ASTSource(function, signature | dict.fromkeys(constants, "constexpr"), constants, attributes)
+
+
+def answer(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The binary, or why there is none."""
+    told, start = io.StringIO(), time.perf_counter()  # what the assembler says, which Triton prints
+    try:
+        with contextlib.redirect_stdout(told):
+            made = compile_kernel(job)
+        return {**made, **_resources(told.getvalue()), "seconds": time.perf_counter() - start}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _resources(told: str) -> dict[str, int]:
+    """The registers of a thread and the bytes that do not fit into them, where an assembler has said so."""
+    registers, spills = re.search(r"Used (\d+) registers", told), re.search(r"(\d+) bytes spill stores", told)
+    found = {"registers": registers, "spills": spills}
+    return {name: int(match.group(1)) for name, match in found.items() if match is not None}
+
+
+def work(connection: Connection) -> None:
+    """Answer jobs until the other end is closed."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            connection.send(answer(connection.recv()))
+
+
+def prepare(target: Sequence[Any]) -> None:
+    """Have all in memory that compiling for a target takes."""
+    from triton import knobs
+
+    knobs.nvidia.dump_ptxas_log = True
+    answer({**SMALL, "target": tuple(target)})
+    gc.collect()
+    gc.freeze()  # what workers share stays so
+
+
+def serve(control: socket.socket) -> None:
+    """Fork a worker for each connection that comes, until the other end is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a worker ended
+    while True:
+        sent, files, *_ = socket.recv_fds(control, 1, 1)
+        if not sent:
+            return
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # assemblers are waited for
+            control.close()
+            work(Connection(files[0]))
+            os._exit(0)
+        os.close(files[0])
+
+
+def main() -> None:
+    """Arguments: the number of the control socket, the target and where modules are found, as JSON."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's interrupt is for the program
+    number, target, path = sys.argv[1:]
+    sys.path[:] = json.loads(path)
+    os.environ.pop("TRITON_INTERPRET", None)  # which is for kernels of the program's own
+    prepare(json.loads(target))
+    serve(socket.socket(fileno=int(number)))
+
+
+if __name__ == "__main__":
+    main()
