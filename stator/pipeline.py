@@ -32,6 +32,7 @@ from stator.loop import tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
+from stator.passes import images
 from stator.passes.affine import FoldAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
 from stator.passes.equal import MergeEqual
@@ -90,11 +91,27 @@ def cut(
     random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
     with stage("trace"):
         joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
+    with stage("images"):
+        joint = lay_images(joint, targets.record(kind := _device(gm)).read(kind, options.threads))
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
     with stage("partition"):
         parts = partition(joint, options.activation_memory_budget)
     prologue = freeze(parts, joint, options) if options.freezing and not parts.metadata.has_backward else None
     return joint, parts, prologue
+
+
+def lay_images(joint: Joint, device: Device) -> Joint:
+    """The same with images as the device's convolutions want them; results lie as they did."""
+    gradients = [gradient for gradient in joint.gradients if gradient is not None]
+    moved = images.lay(joint.graph, [*joint.values, *gradients], device)
+    if not moved:
+        return joint
+    return replace(
+        joint,
+        values=[moved.get(node, node) for node in joint.values],
+        gradients=[None if node is None else moved.get(node, node) for node in joint.gradients],
+        looked_at={moved.get(node, node): bits for node, bits in joint.looked_at.items()},
+    )
 
 
 def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | None:
