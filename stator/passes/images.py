@@ -161,7 +161,7 @@ def _is_image(node: fx.Node) -> bool:
     value = _value(node)
     if not isinstance(value, torch.Tensor) or value.ndim != 4 or is_symbolic([*value.shape][1:]):
         return False
-    return value.shape[1] != 1 and tuple(value.shape[2:]) != (1, 1)
+    return not (value.shape[1] == 1 or tuple(value.shape[2:]) == (1, 1))
 
 
 def _nbytes(value: torch.Tensor) -> float:
