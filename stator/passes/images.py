@@ -185,7 +185,9 @@ def _gain(node: fx.Node) -> float:
 def _is_gradient_of_weight(node: fx.Node) -> bool:
     """Whether it is what backward of a convolution gives beside the gradient of the image."""
     source = node.args[0] if node.target is operator.getitem else None
-    return isinstance(source, fx.Node) and source.target in CONVOLUTIONS and node.args[1] != 0
+    if not isinstance(source, fx.Node) or source.target not in CONVOLUTIONS:
+        return False
+    return bool(node.args[1] != 0)
 
 
 # -- apply -------------------------------------------------------------------------------------------------------------
