@@ -138,8 +138,8 @@ class _Groups:
 
 
 def _is_ours(node: fx.Node) -> bool:
-    """Whether it is a convolution of half type in two dims, not transposed, of known channels, that cuDNN computes."""
-    if node.target not in CONVOLUTIONS or not torch.backends.cudnn.enabled:
+    """Whether it is a convolution of half type in two dims, not transposed, of known channels."""
+    if node.target not in CONVOLUTIONS:
         return False
     transposed = node.args[6] if node.target is aten.convolution.default else node.args[7]
     images = _images(node)
