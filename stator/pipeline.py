@@ -92,10 +92,12 @@ def cut(
     with stage("trace"):
         joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
     with stage("images"):
-        joint = lay_images(joint, targets.record(kind := _device(gm)).read(kind, options.threads))
+        device = targets.record(kind := _device(gm)).read(kind, options.threads)
+        joint = lay_images(joint, device)
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
     with stage("partition"):
-        parts = partition(joint, options.activation_memory_budget)
+        fused = frozenset() if device.host else _LOOPS  # on the host what is kept is read from memory, too
+        parts = partition(joint, options.activation_memory_budget, fused)
     prologue = freeze(parts, joint, options) if options.freezing and not parts.metadata.has_backward else None
     return joint, parts, prologue
 
