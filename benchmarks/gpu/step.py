@@ -114,9 +114,9 @@ def _compiled(compiler: str, module: nn.Module, graphs: bool) -> Callable[..., A
         case "stator":
             import stator  # its import is part of the first call
 
-            return stator.compile(module, fullgraph=True, mode=mode)
+            return stator.compile(module, mode=mode)  # breaks graphs where it has to, as the other does
         case "torch.compile":
-            return torch.compile(module, mode=mode)  # breaks graphs where it has to
+            return torch.compile(module, mode=mode)
     return module
 
 
