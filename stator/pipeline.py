@@ -7,7 +7,7 @@ error when it fails. Neighbours: `driver.py` asks for `build`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -32,7 +32,7 @@ from stator.loop import tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
-from stator.passes import images
+from stator.passes import biases, images
 from stator.passes.affine import FoldAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
 from stator.passes.equal import MergeEqual
@@ -103,9 +103,14 @@ def cut(
 
 
 def lay_images(joint: Joint, device: Device) -> Joint:
-    """The same with images as the device's convolutions want them; results lie as they did."""
+    """The same with images, and biases added to them, as the device's convolutions want it; results lie as they did."""
+    joint = _replaced(joint, biases.split(joint.graph, device))
     gradients = [gradient for gradient in joint.gradients if gradient is not None]
-    moved = images.lay(joint.graph, [*joint.values, *gradients], device)
+    return _replaced(joint, images.lay(joint.graph, [*joint.values, *gradients], device))
+
+
+def _replaced(joint: Joint, moved: Mapping[fx.Node, fx.Node]) -> Joint:
+    """The same where other nodes stand for some of the results."""
     if not moved:
         return joint
     return replace(

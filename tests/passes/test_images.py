@@ -17,8 +17,9 @@ from torch import Tensor, fx, nn
 
 import stator
 from benchmarks.worker import error
+from stator.base import log
 from stator.base.device import Device
-from stator.passes import images
+from stator.passes import biases, images
 from stator.targets.cpu import record
 from tests.lowering.test_convolution import Random
 
@@ -77,6 +78,12 @@ def results(call: Any, model: nn.Module, x: Tensor, dtype: torch.dtype) -> list[
     return [*[output.detach() for output in outputs], *torch.autograd.grad(wanted, inputs)]
 
 
+def convolved_then_biased(layer: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """As PyTorch computes it on a GPU: rounded before the bias is added."""
+    y = F.conv2d(x, weight, None, layer.stride, layer.padding, layer.dilation, layer.groups)
+    return y if bias is None else y + bias[:, None, None]
+
+
 def test_a_training_step_lies_so_and_gives_what_eager_gives(laid: list[fx.Node]) -> None:
     model, x = Network(), torch.randn(2, 3, 32, 32)
     found = results(stator.compile(model, fullgraph=True, options=OPTIONS), model, x, torch.float32)
@@ -94,10 +101,37 @@ def test_random_networks(seed: int) -> None:
     model = Random(source, 3).to(torch.bfloat16)
     x = torch.randn(2, 3, source.randint(6, 16), source.randint(6, 16))
     found = results(stator.compile(model, fullgraph=True, options=OPTIONS), model, x, torch.bfloat16)
-    wanted = results(model, model, x, torch.bfloat16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.Conv2d, "_conv_forward", convolved_then_biased)
+        wanted = results(model, model, x, torch.bfloat16)
     assert [t.stride() for t in found] == [t.stride() for t in wanted]
     exact = results(model.double(), model, x, torch.float64)
     assert error(found, exact) <= 2 * error(wanted, exact) + 2e-2
+
+
+def test_biases_are_added_and_summed_by_kernels() -> None:
+    model, x = Network(), torch.randn(2, 3, 32, 32)
+    with log.collect() as recorder:
+        results(stator.compile(model, fullgraph=True, options=OPTIONS | {"verify": True}), model, x, torch.float32)
+    assert recorder.of(log.KERNELS)
+    given = images_of(model, x)
+    assert given and all(bias is None for bias in given)
+
+
+def images_of(model: nn.Module, x: Tensor) -> list[object]:
+    """The biases of convolutions in what a model compiles to."""
+    found: list[object] = []
+    split = biases.split
+
+    def watched(graph: fx.Graph, device: Device) -> dict[fx.Node, fx.Node]:
+        made = split(graph, device)
+        found.extend([node.args[2] for node in graph.nodes if node.target is torch.ops.aten.convolution.default])
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(biases, "split", watched)
+        results(stator.compile(model, fullgraph=True, options=OPTIONS), model, x, torch.float32)
+    return found
 
 
 def test_whoever_goes_by_strides_gets_images_as_they_were(laid: list[fx.Node]) -> None:
