@@ -28,7 +28,7 @@ def split(graph: fx.Graph, device: Device) -> dict[fx.Node, fx.Node]:
         if isinstance(node.args[2], fx.Node):
             found[node] = _added(graph, node)
     for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
-        if node.args[-1][2]:  # type: ignore[index]
+        if node.args[-1][2]:
             found.update(_summed(graph, node))
     return found
 
