@@ -29,7 +29,7 @@ from stator.compiled import Compiled
 from stator.fingerprint import graph_key
 from stator.inspect import graph_file
 from stator.inspect.question import Question
-from stator.patterns import masks
+from stator.patterns import masks, short
 from stator.patterns.rewrite import rewrite
 from stator.runtime import link
 from stator.runtime.toolchain import open_store
@@ -48,7 +48,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
         try:
             start = time.perf_counter()
             with log.span("patterns"):
-                rewritten = masks.simplify(rewrite(gm))
+                rewritten = short.choose(masks.simplify(rewrite(gm)))
             if rewritten is not gm:
                 artifacts.stage("rewritten", lambda: graph_file.captured(rewritten, example_inputs), "py")
             if log.wanted(log.FUSION):

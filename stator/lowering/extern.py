@@ -43,6 +43,12 @@ OUT_VARIANTS = {
 #: Those that also write rows which are apart from each other.
 _TO_ROWS = frozenset(("aten.mm.default", "aten.bmm.default"))
 
+#: Target → the arguments that it takes in the strides of the program alone: rows of a bias are padded to be aligned.
+AS_TRACED = {
+    "aten._scaled_dot_product_efficient_attention.default": (3,),
+    "aten._scaled_dot_product_efficient_attention_backward.default": (4,),
+}
+
 #: Operators of PyTorch that take all values: no element of what they are given makes them raise. Any other may.
 TOTAL = frozenset(
     "mm bmm addmm baddbmm convolution convolution_backward sort topk cumsum clone _to_copy max_pool2d_with_indices "
@@ -139,5 +145,8 @@ def extern(context: Context, out: Any, *args: Any, **kwargs: Any) -> Any:
     name = target_name(target)
     if plan_of(target).view:  # its result must not lie in memory that others take over
         name = f"{target.namespace}.{target._opname}_copy.{target._overloadname}"
+    for place in AS_TRACED.get(name, ()):
+        if isinstance(args[place], LazyTensor):
+            context.own_place(args[place])  # and not where the same values lie otherwise
     results = list(out) if isinstance(out, tuple) and not isinstance(out, Spec) else out
     return call(context, name, results, args, kwargs, effects_of(context.node))

@@ -67,14 +67,14 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
 def _found(graph: fx.Graph) -> dict[fx.Node, bool]:
     """The calls of attention whose mask leaves everything, or is causal: which of the two it is."""
     calls = [node for node in graph.nodes if node.target is scaled_dot_product_attention]
-    masks = {node: mask for node in calls if isinstance(mask := _argument(node, "attn_mask"), fx.Node)}
+    masks = {node: mask for node in calls if isinstance(mask := argument(node, "attn_mask"), fx.Node)}
     if not masks or any(writes(node) and _is_whole(node.args[0]) for node in graph.nodes if node.args):
         return {}
     known = _Reader()
     found = {}
     for node, mask in masks.items():
         query = tensor(node.args[0] if node.args else None)
-        if query is None or query.device.type == HOST or _argument(node, "is_causal"):
+        if query is None or query.device.type == HOST or argument(node, "is_causal"):
             continue
         said = known(mask)
         if said is True or (isinstance(said, Holds) and _always(said.of, _size(mask))):
@@ -84,7 +84,8 @@ def _found(graph: fx.Graph) -> dict[fx.Node, bool]:
     return found
 
 
-def _argument(node: fx.Node, name: str) -> Any:
+def argument(node: fx.Node, name: str) -> Any:
+    """An argument of a call of attention, None where it is not given."""
     place = _PARAMETERS.index(name)
     return node.args[place] if len(node.args) > place else node.kwargs.get(name)
 
