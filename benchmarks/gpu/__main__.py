@@ -23,7 +23,7 @@ import torch
 from benchmarks.gpu.measure import Book, Plan, Record, Rows
 from benchmarks.gpu.models import MODELS, TASKS
 from benchmarks.gpu.processes import cores
-from benchmarks.gpu.step import COMPILERS, Row
+from benchmarks.gpu.step import COMPILERS, EAGER, PEER, STATOR, Row
 from benchmarks.gpu.table import merge, page
 from benchmarks.installed import compile_bytecode
 
@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("models", nargs="*", help="all where there are none", choices=[*MODELS, []])
     made.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     made.add_argument("--graphs", nargs="+", default=["off", "on"], choices=["off", "on"])
-    made.add_argument("--compilers", nargs="+", default=list(COMPILERS), choices=COMPILERS)
+    made.add_argument("--compilers", nargs="+", default=[EAGER, STATOR, PEER], choices=COMPILERS)
     made.add_argument("--only", choices=["check", "time"])
     made.add_argument("--device", default="cuda")
     made.add_argument("--scale", type=int, default=1, help="divides batches")

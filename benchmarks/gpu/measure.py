@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.gpu.models import MODELS, TRAINING
 from benchmarks.gpu.processes import Worker, WorkerFailed
-from benchmarks.gpu.step import EAGER, PEER, STATOR, Row
+from benchmarks.gpu.step import EAGER, FAST, PEER, STATOR, Row
 from benchmarks.gpu.worker import Spec
 
 Record = dict[str, Any]
@@ -140,7 +140,7 @@ class Rows:
         """First calls with empty caches, and errors: ours first, as a run that is cut short is to have these."""
         jobs = [
             (order, compiler, row)
-            for compiler in (STATOR, EAGER, PEER)
+            for compiler in (STATOR, EAGER, FAST, PEER)
             if compiler in self.plan.compilers
             for row in rows
             for order in ((self._check_first, self._check_errors) if row.task == TRAINING else (self._check_both,))
@@ -285,7 +285,7 @@ class Rows:
 
 
 def _name(row: Row, compiler: str) -> str:
-    return f"{row} {compiler}".replace(" ", "-").replace("torch.compile", "peer")
+    return f"{row} {compiler}".replace(",", "").replace(" ", "-").replace("torch.compile", "peer")
 
 
 def _median(values: Sequence[float]) -> float:

@@ -16,6 +16,8 @@ from benchmarks.models.table import mean
 
 Record = dict[str, Any]
 Figures = dict[str, Any]
+#: Stage → what it gives.
+_GIVES = {"first": ("cold", "warm"), "warm": ("warm",), "errors": ("error",), "calls": ("ms",), "memory": ("peak_mib",)}
 _SAID = {
     INFERENCE: "inference, parameters and inputs of bfloat16, no gradients",
     "training": "training under autocast to bfloat16: forward, backward and a step of fused AdamW",
@@ -28,6 +30,8 @@ def merge(records: Iterable[Record]) -> dict[Row, dict[str, Figures]]:
     for record in records:
         figures = rows.setdefault(Row(record["model"], record["task"], record["graphs"]), {})
         figures = figures.setdefault(record["compiler"], {})
+        if any(name in record for name in _GIVES.get(figures.get("stage", ""), ())):
+            del figures["failed"], figures["stage"]
         figures.update({name: value for name, value in record.items() if name not in ("model", "task", "graphs")})
     return rows
 
@@ -50,16 +54,18 @@ def page(rows: dict[Row, dict[str, Figures]]) -> str:
 
 def speed(rows: dict[Row, dict[str, Figures]]) -> str:
     """Milliseconds a step, of the device and of the host alone, and how many times as fast as the others stator is."""
-    lines = _head(["model", *[f"{name} ms" for name in COMPILERS], "times eager's speed", "times torch.compile's",
-                   *[f"{name} host ms" for name in COMPILERS]])  # fmt: skip
+    compilers = [name for name in COMPILERS if any("ms" in by.get(name, {}) for by in rows.values())]
+    lines = _head(["model", *[f"{name} ms" for name in compilers], "times eager's speed", "times torch.compile's",
+                   *[f"{name} host ms" for name in compilers]])  # fmt: skip
     for row, by in rows.items():
-        cells = [_figure(_ms(by, name), 2) for name in COMPILERS]
+        cells = [_figure(_ms(by, name), 2) for name in compilers]
         cells += [_figure(times(by, name), 2) for name in (EAGER, PEER)]
-        cells += [_figure(_median(by.get(name, {}).get("host")), 2) for name in COMPILERS]
+        cells += [_figure(_median(by.get(name, {}).get("host")), 2) for name in compilers]
         lines.append(_line([row.model, *cells]))
     columns = [[times(by, name) for by in rows.values()] for name in (EAGER, PEER)]
     for name, of in (("geometric mean", mean), ("least", _least)):
-        lines.append(_line([name, "", "", "", *[_figure(of(column), 2) for column in columns], "", "", ""]))
+        empty = [""] * len(compilers)
+        lines.append(_line([name, *empty, *[_figure(of(column), 2) for column in columns], *empty]))
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 
-from benchmarks.gpu.step import EAGER, PEER, STATOR, Program, Row
+from benchmarks.gpu.step import EAGER, FAST, STATOR, Program, Row
 from benchmarks.worker import counts, error
 
 with suppress(ImportError):  # the rows that need it fail, and say so
@@ -90,7 +90,11 @@ class Session:
             self._synchronize()
             seconds = time.perf_counter() - start
         told = sorted({f"{item.category.__name__}: {item.message}" for item in caught})
-        return {"seconds": seconds, "told": told if self.spec.compiler == STATOR else [], "made": self._counts()}
+        return {
+            "seconds": seconds,
+            "told": told if self.spec.compiler in (STATOR, FAST) else [],
+            "made": self._counts(),
+        }
 
     def calls(self, seconds: float) -> dict[str, list[float]]:
         """Milliseconds of each call, of the device back to back, and of the host when the device has nothing to do."""
@@ -164,7 +168,7 @@ class Session:
         return kernel_table(found, calls)
 
     def _counts(self) -> dict[str, Any]:
-        return counts(self.spec.compiler) if self.spec.compiler in (STATOR, PEER) else {}
+        return {} if self.spec.compiler == EAGER else counts(self.spec.compiler.split(",")[0])
 
     def _synchronize(self) -> None:
         if self.spec.device != "cpu":
