@@ -106,7 +106,7 @@ def lay_images(joint: Joint, device: Device) -> Joint:
     """The same with images, and biases added to them, as the device's convolutions want it; results lie as they did."""
     joint = _replaced(joint, biases.split(joint.graph, device))
     gradients = [gradient for gradient in joint.gradients if gradient is not None]
-    return _replaced(joint, images.lay(joint.graph, [*joint.values, *gradients], device))
+    return _replaced(joint, images.lay(joint.graph, [*joint.values, *gradients], device, _LOOPS))
 
 
 def _replaced(joint: Joint, moved: Mapping[fx.Node, fx.Node]) -> Joint:

@@ -82,13 +82,14 @@ def partition(joint: Joint, budget: float = 1.0, fused: Set[Any] = frozenset()) 
     """Split the joint graph. `budget` bounds the activation peak, from the lowest possible (0) to the default's (1).
 
     Where `fused` are the operators that are computed without writing what lies between them, a value is kept that
-    others read in both graphs, however cheap it is: it is written in forward anyway, and would be written again.
+    others read in both graphs, however cheap it is: it is written in forward anyway, and would be written again. Under
+    a budget it is computed again, as memory counts more then.
     """
     effects = {effect.value for node in _acting(joint, "forward") for effect in effects_of(node)}
     metadata = replace(joint.metadata, generators=_generators(joint), effects=tuple(sorted(effects)))
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
-    choice = _Choice(joint, _written_twice(joint, fused) if fused else set())
+    choice = _Choice(joint, _written_twice(joint, fused) if fused and budget >= 1 else set())
     kept = _place(joint, *choice.choose(budget), choice.changing)
     saved = tuple([item.source for item in kept])
     metadata = replace(metadata, saved=saved, looks=tuple(_looks(joint, saved)))

@@ -15,7 +15,7 @@ Neighbours: `passes/convolutions.py` (oneDNN's, under freezing), `loop/channels.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -27,7 +27,6 @@ from torch.utils._pytree import tree_map_only
 from stator.base.device import Device
 from stator.fake.symbolic import extents, is_symbolic
 from stator.graphs.nodes import call_for, infer
-from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
 
 aten = torch.ops.aten
@@ -37,10 +36,8 @@ DTYPES = {torch.bfloat16, torch.float16}
 LAST = torch.channels_last
 #: How many of the arguments are images; the one after them is the weight. Of the results of backward the first is one.
 _IMAGES = {aten.convolution.default: 1, aten.convolution_backward.default: 2}
-#: Operators that take tensors in any order and say nothing about where elements lie: primitives of these kinds, but for
-#: those that go by the storage; those of PyTorch whose kernels give results in the order of their operands; and
-#: products, which give rows.
-_KINDS = ("pointwise", "reduction", "view", "index")
+#: Operators take tensors in any order, and give results in that of their operands: those that kernels of ours compute,
+#: but for these, which go by the storage; these of PyTorch; and products, which give rows.
 _BY_STORAGE = {aten.as_strided.default, aten.view.dtype, aten.view_as_real.default, aten.view_as_complex.default}
 _FOLLOWING = {
     operator.getitem, aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default,
@@ -52,20 +49,16 @@ _COPIED = 3.0
 _TILED, _MIXED = 2.5, 1.0
 
 
-def lay(graph: fx.Graph, kept: Sequence[fx.Node], device: Device) -> dict[fx.Node, fx.Node]:
-    """Have images lie so where it pays; gives what stands for those of the `kept` nodes that lie otherwise now."""
+def lay(graph: fx.Graph, kept: Sequence[fx.Node], device: Device, loops: Set[Any]) -> dict[fx.Node, fx.Node]:
+    """Have images lie so where it pays; gives what stands for those of the `kept` nodes that lie otherwise now.
+
+    `loops` are the operators that kernels of ours compute.
+    """
     if not device.convolves_innermost:
         return {}
-    chosen = decide(graph, kept, device)
-    return _Laying(graph).apply(chosen, kept) if chosen else {}
-
-
-def follows(node: fx.Node) -> bool:
-    """Whether a node takes its operands in any order."""
-    if node.target in _FOLLOWING:
-        return True
-    primitive = PRIMITIVES.get(node.target)  # type: ignore[call-overload]
-    return primitive is not None and primitive.kind in _KINDS and node.target not in _BY_STORAGE
+    following = (frozenset(loops) | _FOLLOWING) - _BY_STORAGE
+    chosen = decide(graph, kept, device, following)
+    return _Laying(graph, following).apply(chosen, kept) if chosen else {}
 
 
 # -- analyse and decide ------------------------------------------------------------------------------------------------
@@ -79,9 +72,9 @@ class _Group:
     gain: float = 0.0
 
 
-def decide(graph: fx.Graph, kept: Iterable[fx.Node], device: Device) -> set[fx.Node]:
-    """The convolutions whose images shall lie so."""
-    found = _Groups(device.launch_cost * device.bandwidth)
+def decide(graph: fx.Graph, kept: Iterable[fx.Node], device: Device, following: Set[Any]) -> set[fx.Node]:
+    """The convolutions whose images shall lie so; `following` are the operators that take any order."""
+    found = _Groups(device.launch_cost * device.bandwidth, following)
     for node in graph.nodes:
         if node.op == "call_function":
             found.take(node)
@@ -94,8 +87,8 @@ def decide(graph: fx.Graph, kept: Iterable[fx.Node], device: Device) -> set[fx.N
 class _Groups:
     """The groups of a graph as far as it was looked at."""
 
-    def __init__(self, launch: float) -> None:
-        self.launch = launch
+    def __init__(self, launch: float, following: Set[Any]) -> None:
+        self.launch, self.following = launch, following
         self.groups: dict[fx.Node, _Group] = {}
         self.copied: set[fx.Node] = set()
 
@@ -106,7 +99,7 @@ class _Groups:
         if _is_ours(node):
             group = self.groups[node] = self._joined([*above, _Group([node], _gain(node))])
             group.gain -= sum([self._copy(image, _TILED) for image in _images(node) if image not in self.groups])
-        elif above and follows(node):
+        elif above and node.target in self.following:
             if _is_image(node) and not _is_gradient_of_weight(node):
                 group = self.groups[node] = self._joined(above)
                 others = [source for source in sources if source not in self.groups and _is_image(source)]
@@ -196,8 +189,8 @@ def _is_gradient_of_weight(node: fx.Node) -> bool:
 class _Laying:
     """A graph while its images are laid otherwise."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: fx.Graph, following: Set[Any]) -> None:
+        self.graph, self.following = graph, following
         self.laid: dict[fx.Node, fx.Node] = {}
         self.restored: dict[fx.Node, fx.Node] = {}
         #: Node → what it was, where its strides are others now.
@@ -221,7 +214,7 @@ class _Laying:
 
     def _carry(self, node: fx.Node) -> None:
         """A node with operands that lie otherwise: its result follows, or they are copied."""
-        if node.op == "call_function" and follows(node):
+        if node.op == "call_function" and node.target in self.following:
             try:
                 self._infer(node)
                 return

@@ -30,7 +30,7 @@ _KEYS, _WIDTH, _ALIGNMENT = 64, 64, 16
 def choose(gm: fx.GraphModule) -> fx.GraphModule:
     """The graph with such calls as calls of that kernel; the same object where there are none."""
     wanted = [node for node in gm.graph.nodes if _is_short(node)]
-    if not wanted or not torch.backends.cuda.mem_efficient_sdp_enabled():
+    if not wanted or not torch._C._get_mem_efficient_sdp_enabled():
         return gm
     graph, nodes = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in gm.graph.nodes:
