@@ -211,7 +211,8 @@ def modes_text() -> str:
         torch.get_num_threads(), torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled(),
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark, torch._C._get_cudnn_deterministic(),
         torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled(),
-        torch.backends.cuda.math_sdp_enabled(),
+        torch.backends.cuda.math_sdp_enabled(), torch.backends.cuda.cudnn_sdp_enabled(),
+        tuple(torch._C._get_sdp_priority_order()),
     )  # fmt: skip
     return repr(state)
 

@@ -7,7 +7,7 @@ error when it fails. Neighbours: `driver.py` asks for `build`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -32,6 +32,7 @@ from stator.loop import tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
+from stator.passes import biases, images
 from stator.passes.affine import FoldAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
 from stator.passes.equal import MergeEqual
@@ -90,11 +91,34 @@ def cut(
     random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
     with stage("trace"):
         joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
+    with stage("images"):
+        device = targets.record(kind := _device(gm)).read(kind, options.threads)
+        joint = lay_images(joint, device)
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
     with stage("partition"):
-        parts = partition(joint, options.activation_memory_budget)
+        fused = frozenset() if device.host else _LOOPS  # on the host what is kept is read from memory, too
+        parts = partition(joint, options.activation_memory_budget, fused)
     prologue = freeze(parts, joint, options) if options.freezing and not parts.metadata.has_backward else None
     return joint, parts, prologue
+
+
+def lay_images(joint: Joint, device: Device) -> Joint:
+    """The same with images, and biases added to them, as the device's convolutions want it; results lie as they did."""
+    joint = _replaced(joint, biases.split(joint.graph, device))
+    gradients = [gradient for gradient in joint.gradients if gradient is not None]
+    return _replaced(joint, images.lay(joint.graph, [*joint.values, *gradients], device, _LOOPS))
+
+
+def _replaced(joint: Joint, moved: Mapping[fx.Node, fx.Node]) -> Joint:
+    """The same where other nodes stand for some of the results."""
+    if not moved:
+        return joint
+    return replace(
+        joint,
+        values=[moved.get(node, node) for node in joint.values],
+        gradients=[None if node is None else moved.get(node, node) for node in joint.gradients],
+        looked_at={moved.get(node, node): bits for node, bits in joint.looked_at.items()},
+    )
 
 
 def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | None:

@@ -13,7 +13,7 @@ Neighbours: `trace.py` makes the `Joint`; `mincut.py` cuts; `metadata.Saved` tel
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from operator import getitem, or_
@@ -78,13 +78,18 @@ class Partitioned:
     metadata: Metadata
 
 
-def partition(joint: Joint, budget: float = 1.0) -> Partitioned:
-    """Split the joint graph. `budget` bounds the activation peak, from the lowest possible (0) to the default's (1)."""
+def partition(joint: Joint, budget: float = 1.0, fused: Set[Any] = frozenset()) -> Partitioned:
+    """Split the joint graph. `budget` bounds the activation peak, from the lowest possible (0) to the default's (1).
+
+    Where `fused` are the operators that are computed without writing what lies between them, a value is kept that
+    others read in both graphs, however cheap it is: it is written in forward anyway, and would be written again. Under
+    a budget it is computed again, as memory counts more then.
+    """
     effects = {effect.value for node in _acting(joint, "forward") for effect in effects_of(node)}
     metadata = replace(joint.metadata, generators=_generators(joint), effects=tuple(sorted(effects)))
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
-    choice = _Choice(joint)
+    choice = _Choice(joint, _written_twice(joint, fused) if fused and budget >= 1 else set())
     kept = _place(joint, *choice.choose(budget), choice.changing)
     saved = tuple([item.source for item in kept])
     metadata = replace(metadata, saved=saved, looks=tuple(_looks(joint, saved)))
@@ -122,8 +127,8 @@ class _Cut(NamedTuple):
 class _Choice:
     """The cut of one joint graph."""
 
-    def __init__(self, joint: Joint) -> None:
-        self.joint = joint
+    def __init__(self, joint: Joint, written_twice: Set[fx.Node]) -> None:
+        self.joint, self.written_twice = joint, written_twice
         #: Inputs and values of the caller that may hold something else when a gradient reads them, without an error.
         self.changing = _changing(joint)
         self.values = set(joint.values)
@@ -200,7 +205,11 @@ class _Choice:
         if node in self.results:
             return is_view(node)
         made = node.args[0] if node.target is getitem else node
-        return is_cheap(node) or made in plan.allowed or (isinstance(made, fx.Node) and _marked(made))
+        return (
+            (is_cheap(node) and node not in self.written_twice)
+            or made in plan.allowed
+            or (isinstance(made, fx.Node) and _marked(made))
+        )
 
     def _cost(self, node: fx.Node, steps: int) -> int:
         value = node.meta["val"]
@@ -240,6 +249,22 @@ def _used_by_backward(joint: Joint) -> list[fx.Node]:
         if gradient is not None and gradient.meta["phase"] == "forward":
             used[gradient] = None
     return list(used)
+
+
+def _written_twice(joint: Joint, fused: Set[Any]) -> set[fx.Node]:
+    """The forward values, no views, that others than fused operators read in forward and in backward."""
+    read: dict[str, set[fx.Node]] = {"forward": set(), "backward": set()}
+    for node in reversed(joint.graph.nodes):
+        if node.op != "call_function" or node.target is getitem:
+            continue
+        if not is_view(node):
+            if node.target not in fused:
+                read[node.meta["phase"]].update(node.all_input_nodes)
+            continue
+        for known in read.values():
+            if node in known:
+                known.update(node.all_input_nodes)
+    return {node for node in read["forward"] & read["backward"] if not is_view(node)}
 
 
 def _results_of_regions(joint: Joint) -> set[fx.Node]:

@@ -3,8 +3,9 @@
 The arena is kept between calls, so it is there at every moment of both graphs; what has storage of its own is there
 from the step that makes it to the last one that reads it. `settle` takes the largest intermediates out of the arena of
 a training step where that lowers the peak: a block that is needed while few gradients are there should not be kept when
-all are. What remains is the prediction. Bytes of inputs that live on anyway (parameters, the caller's tensors) are not
-counted, those of saved values and gradients are.
+all are. So it does of a graph alone where memory is not the host's: new memory costs no pages there, but a call, so a
+little more than the lowest peak is taken for fewer of them. What remains is the prediction. Bytes of inputs that live
+on anyway (parameters, the caller's tensors) are not counted, those of saved values and gradients are.
 
 Neighbours: `memory.py` plans one graph; the pipeline files the `Footprint` with what was compiled.
 """
@@ -26,6 +27,8 @@ from stator.sizes import hint
 #: One block may leave the arena for so many bytes of the peak: fresh memory for it costs about 0.2 µs in each step, a
 #: hundredth of what writing those bytes once takes.
 _PER_BLOCK = 1 << 18
+#: How much above the lowest peak is taken where memory is not the host's, as a part of it.
+_SLACK = 1 / 20
 #: How many channels the convolution library computes at once; fewer are filled up to so many.
 _CHANNELS = 16
 
@@ -58,14 +61,16 @@ def settle(
 
     `given` is the number of inputs of backward before the tangents.
     """
-    if backward is None:
+    if backward is None and device.host:
         most = _most([*_made(forward), *_workspaces(forward, device)], forward)
         arena = forward.memory.arena_bytes
         return forward, None, Footprint(most + arena, most + arena, 0, 0, arena)
-    pair = _Pair(forward, backward, kept, given, device)
-    best = pair.border()
-    plans = [apart(forward.memory, best), apart(backward.memory, best)]
-    return replace(forward, memory=plans[0]), replace(backward, memory=plans[1]), pair.footprint(best)
+    work = _Work(forward, backward, kept, given, device)
+    best = work.border()
+    forward = replace(forward, memory=apart(forward.memory, best))
+    if backward is not None:
+        backward = replace(backward, memory=apart(backward.memory, best))
+    return forward, backward, work.footprint(best)
 
 
 def apart(memory: MemoryPlan, border: int) -> MemoryPlan:
@@ -88,19 +93,23 @@ def _leaves(block: Block, border: int) -> bool:
     return hint(block.nbytes) >= border
 
 
-class _Pair:
-    """The two schedules of a training step, with everything in the arenas at first."""
+class _Work:
+    """A schedule, or the two of a training step, with everything in the arenas at first."""
 
-    def __init__(self, forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: int, device: Device) -> None:
-        self.schedules = (forward, backward)
-        taken = _given(forward, backward, kept, given)
-        self.homes = (
-            [*_made(forward), *_workspaces(forward, device)],
-            [*_made(backward), *_workspaces(backward, device), *taken],
-        )
-        results = _results(forward)
-        names = {results[place.output] for place in kept}
-        self.saved = sum(hint(forward.buffers[name].nbytes) for name in names if name)
+    def __init__(
+        self, forward: Schedule, backward: Schedule | None, kept: Sequence[Kept], given: int, device: Device
+    ) -> None:
+        self.schedules: tuple[Schedule, ...] = (forward,)
+        self.homes = [[*_made(forward), *_workspaces(forward, device)]]
+        self.saved = 0
+        self.slack = 0.0 if device.host else _SLACK
+        if backward is not None:
+            self.schedules = (forward, backward)
+            taken = _given(forward, backward, kept, given)
+            self.homes.append([*_made(backward), *_workspaces(backward, device), *taken])
+            results = _results(forward)
+            names = {results[place.output] for place in kept}
+            self.saved = sum(hint(forward.buffers[name].nbytes) for name in names if name)
 
     def border(self) -> int:
         """From how many bytes on blocks leave the arena; of bounds with the same peak the one that moves the fewest."""
@@ -110,6 +119,7 @@ class _Pair:
         leaving = most // _PER_BLOCK
         borders = [never, *sorted({*sizes[:leaving]} - {*sizes[leaving:]}, reverse=True)]
         least = self.footprint(borders[-1]).peak  # the lowest of all, with nothing in the arena
+        least += int(least * self.slack)
         low, high = 0, len(borders) - 1 if least < most else 0
         while low < high:
             middle = (low + high) // 2
@@ -131,7 +141,8 @@ class _Pair:
             rest = [b for b in blocks if not _leaves(b, border)]
             arena = max(arena, offsets_of(rest, hint)[1] if own else schedule.memory.arena_bytes)
             most.append(_most([*homes, *own], schedule))
-        return Footprint(max(most) + arena, most[0] + arena, most[1] + arena, self.saved, arena)
+        after = most[1] + arena if len(most) > 1 else 0
+        return Footprint(max(most) + arena, most[0] + arena, after, self.saved, arena)
 
 
 def _most(homes: Iterable[Home], schedule: Schedule) -> int:

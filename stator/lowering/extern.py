@@ -25,6 +25,7 @@ from stator.fake.execute import plan_of
 from stator.graphs.calls import effects_of
 from stator.loop.nest import Argument, Buffer, Extern, Text
 from stator.lowering.context import Context
+from stator.lowering.rows import is_spaced
 from stator.lowering.value import LazyTensor, Place, Spec, over, placed
 from stator.sizes import Size, hint
 from stator.sizes.real import Bits
@@ -37,6 +38,15 @@ OUT_VARIANTS = {
     "aten.addmm.default": "aten.addmm.out",
     "aten.cumsum.default": "aten.cumsum.out",
     "mkl._mkl_linear.default": "mkl._mkl_linear.out",
+}
+
+#: Those that also write rows which are apart from each other.
+_TO_ROWS = frozenset(("aten.mm.default", "aten.bmm.default"))
+
+#: Target → the arguments that it takes in the strides of the program alone: rows of a bias are padded to be aligned.
+AS_TRACED = {
+    "aten._scaled_dot_product_efficient_attention.default": (3,),
+    "aten._scaled_dot_product_efficient_attention_backward.default": (4,),
 }
 
 #: Operators of PyTorch that take all values: no element of what they are given makes them raise. Any other may.
@@ -100,7 +110,9 @@ def call(
         value = placed(size, Place(buffer, buffer.stride))
         values.append(over(value, known_as) if known_as else value)
     out = OUT_VARIANTS.get(target)
-    if out is not None and not (single and is_row_major(buffers[0]) and buffers[0].device == context.device.kind):
+    if out is not None and not (
+        single and _is_written(target, buffers[0]) and buffers[0].device == context.device.kind
+    ):
         out = None
     node = context.node
     hint = node.name if node is not None else target
@@ -117,6 +129,11 @@ def _read(node: Node | None, count: int) -> set[int]:
     return {user.args[1] for user in node.users if user.users}  # type: ignore[misc]
 
 
+def _is_written(target: str, buffer: Buffer) -> bool:
+    """Whether the out variant writes to such memory itself."""
+    return is_row_major(buffer) or (target in _TO_ROWS and is_spaced(buffer.size, buffer.stride))
+
+
 def is_row_major(buffer: Buffer) -> bool:
     return is_dense(buffer.size, buffer.stride) and list(buffer.stride) == sorted(buffer.stride, key=hint, reverse=True)
 
@@ -128,5 +145,8 @@ def extern(context: Context, out: Any, *args: Any, **kwargs: Any) -> Any:
     name = target_name(target)
     if plan_of(target).view:  # its result must not lie in memory that others take over
         name = f"{target.namespace}.{target._opname}_copy.{target._overloadname}"
+    for place in AS_TRACED.get(name, ()):
+        if isinstance(args[place], LazyTensor):
+            context.own_place(args[place])  # and not where the same values lie otherwise
     results = list(out) if isinstance(out, tuple) and not isinstance(out, Spec) else out
     return call(context, name, results, args, kwargs, effects_of(context.node))

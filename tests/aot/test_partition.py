@@ -17,7 +17,7 @@ from stator.aot.mincut import INFINITE, FlowGraph
 from stator.aot.partition import is_cheap, partition
 from stator.aot.trace import trace
 from stator.base import log
-from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
+from stator.prims import DECOMPOSITIONS, PRIMITIVES, RANDOM_OPERATORS
 from stator.runtime import arena
 from tests.aot.models import GPT, Function, captured
 
@@ -51,10 +51,10 @@ def test_cuts_are_minimal():
                 graph.source_side()
 
 
-def split(function, x, *, parameter=None, budget=1.0):
+def split(function, x, *, parameter=None, budget=1.0, fused=frozenset()):
     module = Function(function, torch.randn(4) if parameter is None else parameter)
     joint = trace(captured(module, [x]), [x], decompositions=DECOMPOSITIONS, random_operators=RANDOM_OPERATORS)
-    return partition(joint, budget)
+    return partition(joint, budget, fused)
 
 
 def test_inputs_are_saved_as_themselves():
@@ -67,6 +67,21 @@ def test_cheap_chains_are_computed_again():
     x = torch.randn(3, 4, requires_grad=True)  # so that eager keeps both factors, and no copies are needed
     parts = split(lambda x, w: torch.tanh(torch.exp(x * w).neg() * 2) + 1, x)
     assert all(saved.source != "extra" for saved in parts.metadata.saved)
+
+
+def test_what_is_written_in_forward_anyway_is_not_written_again():
+    """The result of a pointwise chain, which products read in both halves."""
+
+    def f(x, w):
+        half = w.bfloat16()
+        return torch.exp(torch.tanh(x.bfloat16() @ half.t()) * 2) @ half
+
+    x = torch.randn(6, 4, requires_grad=True)
+    loops = frozenset(op for op, line in PRIMITIVES.items() if line.kind != "extern")
+    for fused, chains in ((frozenset(), 1), (loops, 0)):
+        parts = split(f, x, parameter=torch.randn(5, 4), fused=fused)
+        again = [node.target for node in parts.backward.graph.nodes if node.meta.get("phase") == "forward"]
+        assert (again.count(aten.exp.default), again.count(aten._to_copy.default)) == (chains, 0)
 
 
 def test_results_are_saved_as_themselves():

@@ -16,8 +16,12 @@ from typing import Any
 
 from stator.codegen import triton
 from stator.loop.kernel import Kernel
-from stator.targets import typical
+from stator.targets.cuda.platform import NVIDIA, Platform
+from stator.targets.cuda.record import typical
 from stator.targets.cuda.worker import source_of
+
+#: Triton's backend → the architecture that is compiled for.
+ARCHITECTURES: dict[str, int | str] = {"cuda": 90, "hip": "gfx942"}
 
 
 def parsed(kernels: Sequence[Kernel]) -> None:
@@ -38,13 +42,13 @@ def parsed(kernels: Sequence[Kernel]) -> None:
             raise Refused(text, error) from error
 
 
-def built(kernels: Sequence[Kernel]) -> Iterator[dict[str, Any]]:
+def built(kernels: Sequence[Kernel], platform: Platform = NVIDIA) -> Iterator[dict[str, Any]]:
     """Every stage of each kernel down to machine code, as `{"ttir": …, "ptx": …, "cubin": …}`."""
     import triton as installed
 
-    for source, options, text in _sources(kernels):
+    for source, options, text in _sources(kernels, platform):
         try:
-            yield installed.compile(source, target=_target(), options=options).asm
+            yield installed.compile(source, target=_target(platform), options=options).asm
         except Exception as error:
             raise Refused(text, error) from error
 
@@ -57,15 +61,15 @@ class Refused(AssertionError):
         super().__init__(f"{type(cause).__name__}: {cause}\n{text}")
 
 
-def _target() -> Any:
+def _target(platform: Platform = NVIDIA) -> Any:
     from triton.backends.compiler import GPUTarget
 
-    return GPUTarget("cuda", 90, 32)
+    return GPUTarget(platform.backend, ARCHITECTURES[platform.backend], platform.warp)
 
 
-def _sources(kernels: Sequence[Kernel]) -> Iterator[tuple[Any, dict[str, Any], str]]:
+def _sources(kernels: Sequence[Kernel], platform: Platform = NVIDIA) -> Iterator[tuple[Any, dict[str, Any], str]]:
     """For each kernel what Triton compiles, the options, and its text; with symbolic sizes in both widths."""
-    source = triton.emit(kernels, typical("cuda"))
+    source = triton.emit(kernels, typical(platform=platform))
     texts = source.split("@triton.jit")
     with tempfile.TemporaryDirectory() as folder:
         module = _imported(source, Path(folder))

@@ -19,7 +19,8 @@ from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.plan.build import make
 from stator.prims import DECOMPOSITIONS
-from stator.targets import typical
+from stator.targets.cuda.platform import AMD, NVIDIA, Platform
+from stator.targets.cuda.record import typical
 from tests.cases import CASES, Case, assert_close
 from tests.cases.graphs import trace
 from tests.codegen import hopper
@@ -27,15 +28,22 @@ from tests.codegen import hopper
 RUNS = [pytest.param(case, dtype, id=f"{case.name}-{str(dtype)[6:]}") for case in CASES for dtype in case.dtypes]
 
 
-def kernels_of(case: Case, dtype: torch.dtype) -> tuple[Kernel, ...]:
+def kernels_of(case: Case, dtype: torch.dtype, platform: Platform = NVIDIA) -> tuple[Kernel, ...]:
     gm, _ = trace(case.fn, case.make_inputs(dtype), DECOMPOSITIONS)
-    return schedule(lower(gm, "case", typical("cuda")), typical("cuda")).kernels
+    device = typical(platform=platform)
+    return schedule(lower(gm, "case", device), device).kernels
 
 
 @pytest.mark.parametrize(("case", "dtype"), RUNS[::5])
 def test_compiles_for_hopper(case: Case, dtype: torch.dtype) -> None:
     pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
     assert all(stages["cubin"] for stages in hopper.built(kernels_of(case, dtype)))
+
+
+@pytest.mark.parametrize(("case", "dtype"), RUNS[3::20])
+def test_compiles_for_a_gpu_of_amd(case: Case, dtype: torch.dtype) -> None:
+    pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
+    assert all(stages[AMD.binary] for stages in hopper.built(kernels_of(case, dtype, AMD), AMD))
 
 
 #: Cases that eager itself does not run on CUDA, or where its CUDA kernels are less exact than its CPU ones.
@@ -80,8 +88,8 @@ def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype, cuda: str) -
     with torch.device(cuda):  # what a case makes by itself is made there too
         eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
         gm, inputs = trace(case.fn, given, DECOMPOSITIONS)
-    made = schedule(lower(gm, "case", typical("cuda")), typical("cuda"))
-    text = triton.emit(made.kernels, typical("cuda"), made.names)
+    made = schedule(lower(gm, "case", typical()), typical())
+    text = triton.emit(made.kernels, typical(), made.names)
     units = [runtime.Unit(text, made.names, (), "triton")] if made.names else []
     call = runtime.link(runtime.build(make(made), units))
     ours = call([v.clone() if isinstance(v, torch.Tensor) and made.mutated else v for v in inputs])

@@ -2,7 +2,8 @@
 
 Failures are shortened and printed. Every program is compiled in each of the ways that `--ways` names: by the default
 backend and by "aot_eager", if none are; as "fast" numerics and "frozen" with every second input a buffer that is
-written to after a first call. Each is called with up to three sizes.
+written to after a first call. Each is called with up to three sizes. With `--device cuda` inputs are on a GPU; a
+program that stops the device ends its process, and is wrong.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import os
 import random
 import re
 import signal
@@ -266,11 +268,12 @@ class Given(NamedTuple):
     statements: int = MOST_STATEMENTS
     least: int = LEAST_STATEMENTS
     ways: Sequence[str] = BACKENDS
+    device: str = "cpu"
 
     def arguments(self) -> list[str]:
         """For a process that does so."""
         numbers = [f"--{name}={getattr(self, name)}" for name in ("shrink", "statements", "least")]
-        return [*numbers, "--ways", *self.ways]
+        return [*numbers, f"--device={self.device}", "--ways", *self.ways]
 
 
 def serve(first: int, count: int, given: Given) -> None:
@@ -280,13 +283,26 @@ def serve(first: int, count: int, given: Given) -> None:
         print(json.dumps(None), flush=True)
 
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
     warnings.simplefilter("ignore")
     for number in range(first, first + count):
         print(json.dumps(number), flush=True)
-        program = generate(random.Random(number), given.statements, given.least)
+        program = generate(random.Random(number), given.statements, given.least, given.device)
+        _check_device(given.device)
         print(json.dumps(str(program)), flush=True)
         for result in examine(number, program, given.ways, given.shrink, begin):
+            _check_device(given.device)
             print(json.dumps(result), flush=True)
+
+
+def _check_device(device: str) -> None:
+    """End the process where the device has stopped: nothing can run on it any more."""
+    if device != "cpu":
+        try:
+            torch.cuda.synchronize(device)
+        except RuntimeError:
+            os.abort()
 
 
 def served(first: int, count: int, given: Given) -> Iterator[Result]:
@@ -338,9 +354,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--statements", type=int, default=MOST_STATEMENTS, help="the most that a program has")
     parser.add_argument("--least", type=int, default=LEAST_STATEMENTS, help="the least that is aimed at")
     parser.add_argument("--ways", nargs="+", default=BACKENDS, choices=(*BACKENDS, *WAYS), help="how it is compiled")
+    parser.add_argument("--device", default="cpu", help="where inputs are")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
-    given = Given(args.shrink, args.statements, args.least, args.ways)
+    given = Given(args.shrink, args.statements, args.least, args.ways, args.device)
     if args.serve:
         serve(args.seed, args.examples, given)
         return 0

@@ -21,7 +21,10 @@ LAYOUTS = ("contiguous", "transposed", "stepped", "expanded", "channels_last", "
 
 @dataclass(frozen=True)
 class Input:
-    """One input. `grad` is "" (none), "leaf" or "inner" (the result of an eager operator on a leaf)."""
+    """One input. `grad` is "" (none), "leaf" or "inner" (the result of an eager operator on a leaf).
+
+    The same numbers, in the same places, on any `device`.
+    """
 
     size: tuple[int, ...]
     dtype: torch.dtype = torch.float32
@@ -29,6 +32,7 @@ class Input:
     values: str = "normal"
     grad: str = ""
     seed: int = 0
+    device: str = "cpu"
 
     def wide(self) -> Input:
         """The same numbers, in float64."""
@@ -41,6 +45,11 @@ class Input:
         if wide:
             values = values.to(self.wide().dtype)
         leaf = _laid_out(values, self.layout)
+        if self.device != "cpu":
+            memory = leaf.untyped_storage().to(device=self.device)
+            leaf = torch.empty(0, dtype=leaf.dtype, device=self.device).set_(
+                memory, leaf.storage_offset(), leaf.shape, leaf.stride()
+            )
         if not self.grad:
             return leaf, leaf
         leaf.requires_grad_()

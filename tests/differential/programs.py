@@ -76,12 +76,14 @@ class Program:
         return program
 
 
-def generate(rng: random.Random, most: int = MOST_STATEMENTS, least: int = LEAST_STATEMENTS) -> Program:
+def generate(
+    rng: random.Random, most: int = MOST_STATEMENTS, least: int = LEAST_STATEMENTS, device: str = "cpu"
+) -> Program:
     """A program of a few statements, at most so many: short ones find faults of single operators sooner.
 
-    It has fewer than `least` where eager refuses too many of those that were tried.
+    It has fewer than `least` where eager refuses too many of those that were tried. Its inputs are on a device.
     """
-    return _Writer(rng, most=most, least=least).write()
+    return _Writer(rng, most=most, least=least, device=device).write()
 
 
 @dataclass
@@ -93,6 +95,7 @@ class _Writer:
     chosen: dict[str, str] = field(default_factory=dict)
     most: int = MOST_STATEMENTS
     least: int = LEAST_STATEMENTS
+    device: str = "cpu"
 
     def write(self) -> Program:
         """Inputs, statements, outputs."""
@@ -123,7 +126,7 @@ class _Writer:
             grad = rng.choice(("", "", "leaf", "leaf", "inner")) if dtype in (*FLOATS, *COMPLEX) else ""
             values = rng.choice(("normal", "normal", "normal", "positive", "special", "edges"))
             layout = rng.choice(("contiguous", "contiguous", rng.choice(LAYOUTS)))
-            recipe = Input(size, dtype, layout, values, grad, rng.randint(0, 99))
+            recipe = Input(size, dtype, layout, values, grad, rng.randint(0, 99), self.device)
             self.inputs.append(recipe)
             self.values[f"x{i}"] = recipe.build()[0]
 

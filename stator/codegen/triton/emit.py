@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stator.base.device import Device
+from stator.codegen.triton.instructions import INSTRUCTIONS
 from stator.codegen.triton.operators import ONLINE, PREAMBLE
 from stator.codegen.triton.printer import function_text, launch_text
 from stator.kernel import ir
@@ -22,7 +23,7 @@ def emit(kernels: Sequence[Kernel], device: Device, names: Sequence[str] = (), c
 
     With `check` it raises GrammarError where the kernel IR breaks its rules.
     """
-    parts = [PREAMBLE]
+    parts = [PREAMBLE, INSTRUCTIONS[device.assembly]]
     named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)
     functions = [blocks(choose(kernel, device), name) for kernel, name in named]
     if any(isinstance(statement, ir.Online) for function in functions for statement in ir.walk(function.body)):

@@ -2,7 +2,7 @@
 
 Spellings that round like eager on CUDA are chosen over faster ones: IEEE division and square root, libdevice's
 functions where Triton's own are approximations. Functions starting with an underscore are in `PREAMBLE`, the text that
-stands before the kernels of every file. Neighbour: `printer.py` reads the tables.
+stands before the kernels of every file, and in `instructions.py`. Neighbour: `printer.py` reads the tables.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPELLING = {
     "lgamma": "libdevice.lgamma({0})",
     "sigmoid": "_sigmoid({0})", "sign": "_sign({0})",
     "floor": "libdevice.floor({0})", "ceil": "libdevice.ceil({0})", "trunc": "libdevice.trunc({0})",
-    "round": "libdevice.rint({0})", "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",
+    "round": "libdevice.nearbyint({0})", "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",
     "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}",
     "ge": "{0} >= {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
     "shl": "_shl({0}, {1})", "shr": "_shr({0}, {1})", "where": "tl.where({0}, {1}, {2})",
@@ -168,63 +168,8 @@ def _sign(a):
 
 
 @triton.jit
-def _signed(a, dtype: tl.constexpr):
-    # The instruction itself. LLVM takes -1 or 0 for a flag, and makes bfloat16 of the flag: 1 or 0. In a formula by the
-    # absolute value, ptxas takes that to be positive, which it is not of the lowest number.
-    if a.dtype.primitive_bitwidth < 64:
-        a = a.to(tl.int32)
-        if dtype == tl.float64:
-            result = tl.inline_asm_elementwise("cvt.rn.f64.s32 $0, $1;", "=d,r", [a], tl.float64, True, 1)
-        else:
-            result = tl.inline_asm_elementwise("cvt.rn.f32.s32 $0, $1;", "=f,r", [a], tl.float32, True, 1)
-    else:
-        if dtype == tl.float64:
-            result = tl.inline_asm_elementwise("cvt.rn.f64.s64 $0, $1;", "=d,l", [a], tl.float64, True, 1)
-        else:
-            result = tl.inline_asm_elementwise("cvt.rn.f32.s64 $0, $1;", "=f,l", [a], tl.float32, True, 1)
-    return result
-
-
-@triton.jit
-def _short(a):
-    return tl.inline_asm_elementwise("cvt.u16.u32 $0, $1;", "=h,r", [a.to(tl.int32)], tl.int16, True, 1)
-
-
-@triton.jit
-def _negative(a):
-    # LLVM is not to see it: it would make an absolute value of it and a comparison, whose instruction ptxas takes to
-    # give no less than 0, which of the lowest number it does.
-    if not a.dtype.is_int_signed():
-        return 0 - a
-    if a.dtype.primitive_bitwidth == 64:
-        return tl.inline_asm_elementwise("neg.s64 $0, $1;", "=l,l", [a], tl.int64, True, 1)
-    return tl.inline_asm_elementwise("neg.s32 $0, $1;", "=r,r", [a.to(tl.int32)], tl.int32, True, 1).to(a.dtype)
-
-
-@triton.jit
 def _absolute(a):
     return tl.where(a < 0, _negative(a), a)
-
-
-@triton.jit
-def _whole_32(a):
-    # The instruction of eager's kernels, of which LLVM would assume that the number is in range.
-    return tl.inline_asm_elementwise("cvt.rzi.s32.f32 $0, $1;", "=r,f", [a.to(tl.float32)], tl.int32, True, 1)
-
-
-@triton.jit
-def _whole_64(a):
-    return tl.inline_asm_elementwise("cvt.rzi.s64.f32 $0, $1;", "=l,f", [a.to(tl.float32)], tl.int64, True, 1)
-
-
-@triton.jit
-def _double_whole_32(a):
-    return tl.inline_asm_elementwise("cvt.rzi.s32.f64 $0, $1;", "=r,d", [a], tl.int32, True, 1)
-
-
-@triton.jit
-def _double_whole_64(a):
-    return tl.inline_asm_elementwise("cvt.rzi.s64.f64 $0, $1;", "=l,d", [a], tl.int64, True, 1)
 
 
 @triton.jit

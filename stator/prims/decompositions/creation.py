@@ -134,6 +134,7 @@ def linspace(start: float, end: float, steps: int, *, dtype: Any = None, device:
 @decompose("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor")
 def linspace_between(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
     """One end at least is a 0-dim tensor, so the step is computed in the graph."""
+    start, end = [_brought(x, device) for x in (start, end)]
     dtype = dtype or torch.get_default_dtype()
     if not dtype.is_floating_point:
         return _whole_numbers(start, end, steps, dtype, device)
@@ -142,6 +143,12 @@ def linspace_between(start: Any, end: Any, steps: int, *, dtype: Any = None, dev
     if steps < 2:
         return cast(p.add(p.full([steps], 0, dtype=wide, device=device), start), dtype)
     return _spaced(start, end, p.div(p.sub(end, start), steps - 1), steps, dtype, device)
+
+
+def _brought(x: Any, device: Any) -> Any:
+    """An end on the device of the result, which its own does not decide."""
+    wanted = torch.device(device or "cpu")
+    return p.to_copy(x, device=wanted) if isinstance(x, Tensor) and x.device.type != wanted.type else x
 
 
 def _spaced(start: Any, end: Any, step: Any, steps: int, dtype: torch.dtype, device: Any) -> Tensor:
@@ -207,6 +214,7 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
 def logspace_between(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any
 ) -> Tensor:
+    start, end = [_brought(x, options.get("device")) for x in (start, end)]
     return _raised(linspace_between, start, end, steps, base, dtype or torch.get_default_dtype(), options)
 
 

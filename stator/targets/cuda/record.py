@@ -15,26 +15,28 @@ from typing import Any
 
 from stator.base.device import Device
 from stator.base.store import Store, key_of
-from stator.targets.cuda.toolchain import KIND, WARP, number
-
-#: What Triton's atomics combine, by mode; what is put is not combined.
-ATOMICS = {"add": ("f32", "f64", "i32", "i64"), "mul": (), "maximum": ("i32", "i64"), "minimum": ("i32", "i64")}
+from stator.targets.cuda.platform import NVIDIA, Platform, current
+from stator.targets.cuda.toolchain import KIND, number
 
 
-def typical(cores: int = 0) -> Device:
-    """An H100."""
+def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
+    """A maker's typical device."""
     return Device(
-        KIND, "typical", cores or 132, vector_bytes=16, cache_bytes=50 << 20, launch_cost=3e-6, bandwidth=3e12,
-        row_elements=_row(1 << 16), near_bytes=1 << 16, warp=WARP, waves=4, max_warps=16,
-        columns=64, min_columns=16, column_points=4096, row_points=1024, loop_points=4096, thread_points=16,
-        block_bytes=4096, thread_bytes=32, line_bytes=256, short_axis=4,
-        min_row=1 << 16, min_rows=32, parts_online=True, row_parts=528, packs=True, product_work=1 << 16, atomics=ATOMICS,
+        platform.kind, "typical", cores or platform.cores, vector_bytes=16, cache_bytes=platform.cache_bytes,
+        launch_cost=3e-6, bandwidth=platform.bandwidth, row_elements=_row(platform.registers), near_bytes=1 << 16,
+        warp=platform.warp, waves=4, max_warps=16, columns=64, min_columns=16, column_points=4096, row_points=1024,
+        loop_points=4096, thread_points=16, block_bytes=4096, thread_bytes=32, line_bytes=256, short_axis=4,
+        min_row=1 << 16, min_rows=32, parts_online=True, row_parts=528, packs=True, product_work=1 << 16,
+        row_bytes=16, assembly=platform.assembly, convolves_innermost=platform is NVIDIA, atomics=platform.atomics,
     )  # fmt: skip
 
 
 def read(device: str = KIND, threads: int = 0) -> Device:
     """This machine's; threads are the host's."""
-    return _read(number(device))
+    import torch  # no target imports it before it is asked
+
+    found = _read(number(device))
+    return found if torch.backends.cudnn.enabled else replace(found, convolves_innermost=False)
 
 
 @cache
@@ -42,7 +44,7 @@ def _read(number: int) -> Device:
     import torch  # no target imports it before it is asked
 
     found: Any = torch.cuda.get_device_properties(number)
-    plain = typical(found.multi_processor_count)
+    plain = typical(found.multi_processor_count, current())
     pins = getattr(found, "memory_bus_width", 0) / 8 * getattr(found, "memory_clock_rate", 0) * 1e3
     return replace(
         plain, name=found.name, cache_bytes=found.L2_cache_size, row_elements=_row(found.regs_per_multiprocessor),

@@ -21,13 +21,13 @@ from stator.runtime.artifact import Unit
 from stator.runtime.toolchain import open_store
 from stator.targets.cuda import driver
 from stator.targets.cuda.binaries import ANYWHERE, WIDE, Source, begin, binary, launches, texts
+from stator.targets.cuda.platform import current
 from stator.targets.cuda.workers import Target, workers
 
 if TYPE_CHECKING:
     from stator._native import Kernel
 
 KIND = "cuda"
-WARP = 32
 
 
 class Compiling:
@@ -108,8 +108,8 @@ def target(number: int) -> Target:
     """What binaries for a device are compiled for."""
     import torch  # the package itself does not need torch
 
-    major, minor = torch.cuda.get_device_capability(number)
-    return KIND, 10 * major + minor, WARP
+    platform = current()
+    return platform.backend, platform.architecture(torch.cuda.get_device_properties(number)), platform.warp
 
 
 def number(device: str) -> int:

@@ -1,0 +1,293 @@
+"""What is measured, in which order: first calls and errors side by side, times of calls while nothing else runs.
+
+A row's compilers each have a process and caches of their own. `check` makes first calls with empty caches and compares
+results with float64, as many at once as there are jobs. `time` starts rows side by side too, then calls the compilers
+of one row after the other in rounds, so that drift hits all alike and nothing else is on the device or the processor.
+Every figure becomes a record in a file at once, so that a run that is cut short loses none.
+Neighbours: `processes.py`, `worker.py`, `table.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.models import MODELS, TRAINING
+from benchmarks.gpu.processes import Worker, WorkerFailed
+from benchmarks.gpu.step import EAGER, FAST, PEER, STATOR, Row
+from benchmarks.gpu.worker import Spec
+
+Record = dict[str, Any]
+#: Of the device's memory, GiB that programs take together at most, and that one takes in inference.
+MEMORY, IN_INFERENCE = 66, 3
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a command asks for."""
+
+    compilers: Sequence[str]
+    device: str
+    caches: Path
+    logs: Path
+    jobs: int
+    compile_threads: int
+    rounds: int
+    seconds: float
+    scale: int = 1
+    #: Rows that are profiled after they are timed.
+    profiled: frozenset[Row] = frozenset()
+    #: Only first calls that find what others kept.
+    filled_only: bool = False
+    #: When nothing more is begun, by `time.monotonic`.
+    end: float = float("inf")
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self.end - time.monotonic()
+
+
+class Book:
+    """Records, kept in a file as they are made."""
+
+    def __init__(self, path: Path | None, facts: Record) -> None:
+        self.path, self.facts = path, facts
+        self.records: list[Record] = []
+        self.lock = threading.Lock()
+
+    def note(self, row: Row, compiler: str, **figures: Any) -> None:
+        """Figures of a row under a compiler."""
+        record = {**row._asdict(), "compiler": compiler, **self.facts, **figures}
+        if not figures:
+            return
+        with self.lock:
+            self.records.append(record)
+            print(f"{row}: {compiler}: {_short(figures)}", flush=True)
+            if self.path is not None:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+
+    @contextmanager
+    def failures(self, row: Row, compiler: str, stage: str, log: Path) -> Iterator[None]:
+        """What fails is a record, and does not end the rest; the whole traceback lies beside the log."""
+        try:
+            yield
+        except WorkerFailed as failure:
+            text = str(failure)
+            log.with_suffix(f".{stage}.failed").write_text(text, encoding="utf-8")
+            lines = [line for line in text.splitlines() if line.strip()]
+            self.note(row, compiler, failed=lines[-1][:300] if lines else "nothing was said", stage=stage)
+
+
+def _short(figures: Record) -> str:
+    parts = []
+    for name, value in figures.items():
+        match value:
+            case float():
+                parts.append(f"{name} {value:.4g}")
+            case list() if value and isinstance(value[0], float):
+                parts.append(f"{name} {min(value):.4g}..{max(value):.4g}")
+            case _ if value not in ([], {}, ""):
+                parts.append(f"{name} {value}")
+    return ", ".join(parts)
+
+
+@dataclass(slots=True)
+class Budget:
+    """GiB of the device's memory that are shared out."""
+
+    free: float = MEMORY
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextmanager
+    def taking(self, gib: float) -> Iterator[None]:
+        """Wait until there is so much, and keep it meanwhile; who asks for more than there is at all gets all."""
+        gib = min(gib, MEMORY)
+        with self.changed:
+            self.changed.wait_for(lambda: self.free >= gib)
+            self.free -= gib
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.free += gib
+                self.changed.notify_all()
+
+
+def gib(row: Row) -> float:
+    """What a program of a row takes, roughly."""
+    known = MODELS[row.model]
+    return known.gib if row.task == TRAINING else max(IN_INFERENCE, known.gib / 2)
+
+
+class Rows:
+    """Rows while they are measured."""
+
+    def __init__(self, plan: Plan, book: Book) -> None:
+        self.plan, self.book, self.budget = plan, book, Budget()
+
+    # -- first calls and errors
+
+    def check(self, rows: Sequence[Row]) -> None:
+        """First calls with empty caches, and errors: ours first, as a run that is cut short is to have these."""
+        jobs = [
+            (order, compiler, row)
+            for compiler in (STATOR, EAGER, FAST, PEER)
+            if compiler in self.plan.compilers
+            for row in rows
+            for order in ((self._check_first, self._check_errors) if row.task == TRAINING else (self._check_both,))
+        ]
+        with ThreadPoolExecutor(self.plan.jobs) as pool:
+            list(pool.map(lambda job: job[0](job[2], job[1]) if self.plan.left > 0 else None, jobs))
+
+    def _check_both(self, row: Row, compiler: str) -> None:
+        with self._running(row, compiler, "first") as worker:
+            self._first(row, compiler, worker)
+            self.book.note(row, compiler, **self._ask(worker, "errors"))
+
+    def _check_first(self, row: Row, compiler: str) -> None:
+        if compiler != EAGER:
+            with self._running(row, compiler, "first") as worker:
+                self._first(row, compiler, worker)
+
+    def _check_errors(self, row: Row, compiler: str) -> None:
+        """Of few layers, without dropout."""
+        with self._running(row, compiler, "errors", comparable=True) as worker:
+            self._ask(worker, "first")
+            self.book.note(row, compiler, **self._ask(worker, "errors"))
+
+    @contextmanager
+    def _running(self, row: Row, compiler: str, stage: str, comparable: bool = False) -> Iterator[Worker]:
+        """A process that ends with the block; what fails in it is noted."""
+        with (
+            self.book.failures(row, compiler, stage, self._log(row, compiler, "-comparable" * comparable)),
+            self.budget.taking(gib(row)),
+            self._worker(row, compiler, comparable) as worker,
+        ):
+            yield worker
+
+    def _first(self, row: Row, compiler: str, worker: Worker) -> None:
+        mark = self._caches(row, compiler) / "filled"
+        kind = "warm" if mark.exists() else "cold"
+        answer = self._ask(worker, "first")
+        self.book.note(row, compiler, **{kind: answer.pop("seconds")}, jobs=self.plan.jobs, **answer)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+    # -- times
+
+    def time(self, rows: Sequence[Row]) -> None:
+        """Times of calls, memory, and first calls with filled caches."""
+        waiting = list(rows)
+        while waiting and self.plan.left > 0:
+            some = self._batch(waiting)
+            with ExitStack() as alive:
+                self._time(some, alive)
+            if not self.plan.filled_only:
+                self._warm(some)
+
+    def _batch(self, waiting: list[Row]) -> list[Row]:
+        """Take as many rows as fit: a process for each of their compilers."""
+        some: list[Row] = []
+        free, places = float(MEMORY), max(self.plan.jobs, len(self.plan.compilers))
+        while waiting:
+            taken = gib(waiting[0]) * len(self.plan.compilers)
+            places -= len(self.plan.compilers)
+            free -= taken
+            if some and (free < 0 or places < 0):
+                break
+            some.append(waiting.pop(0))
+        return some
+
+    def _time(self, some: Sequence[Row], alive: ExitStack) -> None:
+        jobs = [(row, compiler) for row in some for compiler in self.plan.compilers]
+        if self.plan.filled_only:
+            jobs = [job for job in jobs if job[1] == EAGER or (self._caches(*job) / "filled").exists()]
+        ready: dict[tuple[Row, str], Worker] = {}
+
+        def prepare(job: tuple[Row, str]) -> None:
+            with self.book.failures(*job, "first", self._log(*job)):
+                worker = alive.enter_context(self._worker(*job))
+                self._first(*job, worker)
+                ready[job] = worker
+
+        with ThreadPoolExecutor(self.plan.jobs) as pool:
+            list(pool.map(prepare, jobs))
+        for row in some:
+            workers = {compiler: ready[row, compiler] for compiler in self.plan.compilers if (row, compiler) in ready}
+            self._rounds(row, workers)
+            for compiler, worker in workers.items():
+                with self.book.failures(row, compiler, "memory", self._log(row, compiler)):
+                    self.book.note(row, compiler, **self._ask(worker, "memory"))
+                    if row in self.plan.profiled:
+                        text = self._ask(worker, "profile")
+                        name = f"profile {row} {compiler}.txt".replace(" ", "-")
+                        (self.plan.logs / name).write_text(text, encoding="utf-8")
+                worker.close()
+
+    def _rounds(self, row: Row, workers: dict[str, Worker]) -> None:
+        samples: dict[str, list[list[float]]] = {}
+        host: dict[str, list[list[float]]] = {}
+        for _ in range(self.plan.rounds):
+            for compiler, worker in list(workers.items()):
+                with self.book.failures(row, compiler, "calls", self._log(row, compiler)):
+                    try:
+                        answer = self._ask(worker, "calls", self.plan.seconds)
+                    except WorkerFailed:
+                        del workers[compiler]
+                        raise
+                    samples.setdefault(compiler, []).append(answer["ms"])
+                    host.setdefault(compiler, []).append(answer["host"])
+        for compiler, rounds in samples.items():
+            self.book.note(row, compiler, ms=[_median(r) for r in rounds], host=[_median(r) for r in host[compiler]])
+
+    def _warm(self, some: Sequence[Row]) -> None:
+        jobs = [(row, compiler) for row in some for compiler in self.plan.compilers if compiler != EAGER]
+
+        def again(job: tuple[Row, str]) -> None:
+            if not any("warm" in r for r in self._noted(*job)) and (self._caches(*job) / "filled").exists():
+                with self._running(*job, "warm") as worker:
+                    self._first(*job, worker)
+
+        with ThreadPoolExecutor(self.plan.jobs) as pool:
+            list(pool.map(again, jobs))
+
+    # -- processes
+
+    def _noted(self, row: Row, compiler: str) -> list[Record]:
+        return [
+            r for r in self.book.records if Row(r["model"], r["task"], r["graphs"]) == row and r["compiler"] == compiler
+        ]
+
+    def _ask(self, worker: Worker, name: str, *given: Any) -> Any:
+        return worker.ask(name, *given, limit=max(min(self.plan.left + 5, 900), 1))
+
+    def _worker(self, row: Row, compiler: str, comparable: bool = False) -> Worker:
+        plan = self.plan
+        spec = Spec(row, compiler, plan.device, comparable, plan.scale)
+        suffix = "-comparable" * comparable
+        caches = plan.caches / _name(row, compiler + suffix)
+        return Worker(spec, caches, self._log(row, compiler, suffix), plan.compile_threads)
+
+    def _caches(self, row: Row, compiler: str) -> Path:
+        return self.plan.caches / _name(row, compiler)
+
+    def _log(self, row: Row, compiler: str, suffix: str = "") -> Path:
+        return self.plan.logs / f"{_name(row, compiler + suffix)}.log"
+
+
+def _name(row: Row, compiler: str) -> str:
+    return f"{row} {compiler}".replace(",", "").replace(" ", "-").replace("torch.compile", "peer")
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]

@@ -1,0 +1,110 @@
+"""What kernels do by an instruction itself, as compilers know too much or too little of it, in one assembly or another.
+
+Where a device's record names none, the same functions are written without; a number out of range becomes the end of the
+range that is nearest then, and what is not a number becomes 0, as conversions of AMD's and Intel's GPUs give.
+Neighbours: `operators.py` spells by these names, `emit.py` puts the text of the device in front of the kernels.
+"""
+
+from __future__ import annotations
+
+PTX = """\
+@triton.jit
+def _signed(a, dtype: tl.constexpr):
+    # The instruction itself. LLVM takes -1 or 0 for a flag, and makes bfloat16 of the flag: 1 or 0. In a formula by the
+    # absolute value, ptxas takes that to be positive, which it is not of the lowest number.
+    if a.dtype.primitive_bitwidth < 64:
+        a = a.to(tl.int32)
+        if dtype == tl.float64:
+            result = tl.inline_asm_elementwise("cvt.rn.f64.s32 $0, $1;", "=d,r", [a], tl.float64, True, 1)
+        else:
+            result = tl.inline_asm_elementwise("cvt.rn.f32.s32 $0, $1;", "=f,r", [a], tl.float32, True, 1)
+    else:
+        if dtype == tl.float64:
+            result = tl.inline_asm_elementwise("cvt.rn.f64.s64 $0, $1;", "=d,l", [a], tl.float64, True, 1)
+        else:
+            result = tl.inline_asm_elementwise("cvt.rn.f32.s64 $0, $1;", "=f,l", [a], tl.float32, True, 1)
+    return result
+
+
+@triton.jit
+def _short(a):
+    return tl.inline_asm_elementwise("cvt.u16.u32 $0, $1;", "=h,r", [a.to(tl.int32)], tl.int16, True, 1)
+
+
+@triton.jit
+def _negative(a):
+    # LLVM is not to see it: it would make an absolute value of it and a comparison, whose instruction ptxas takes to
+    # give no less than 0, which of the lowest number it does.
+    if not a.dtype.is_int_signed():
+        return 0 - a
+    if a.dtype.primitive_bitwidth == 64:
+        return tl.inline_asm_elementwise("neg.s64 $0, $1;", "=l,l", [a], tl.int64, True, 1)
+    return tl.inline_asm_elementwise("neg.s32 $0, $1;", "=r,r", [a.to(tl.int32)], tl.int32, True, 1).to(a.dtype)
+
+
+@triton.jit
+def _whole_32(a):
+    # The instruction of eager's kernels, of which LLVM would assume that the number is in range.
+    return tl.inline_asm_elementwise("cvt.rzi.s32.f32 $0, $1;", "=r,f", [a.to(tl.float32)], tl.int32, True, 1)
+
+
+@triton.jit
+def _whole_64(a):
+    return tl.inline_asm_elementwise("cvt.rzi.s64.f32 $0, $1;", "=l,f", [a.to(tl.float32)], tl.int64, True, 1)
+
+
+@triton.jit
+def _double_whole_32(a):
+    return tl.inline_asm_elementwise("cvt.rzi.s32.f64 $0, $1;", "=r,d", [a], tl.int32, True, 1)
+
+
+@triton.jit
+def _double_whole_64(a):
+    return tl.inline_asm_elementwise("cvt.rzi.s64.f64 $0, $1;", "=l,d", [a], tl.int64, True, 1)
+"""
+
+PLAIN = """\
+@triton.jit
+def _signed(a, dtype: tl.constexpr):
+    return a.to(dtype)
+
+
+@triton.jit
+def _short(a):
+    return a.to(tl.int16)
+
+
+@triton.jit
+def _negative(a):
+    return 0 - a
+
+
+@triton.jit
+def _whole(a, dtype: tl.constexpr, end: tl.constexpr, most: tl.constexpr):
+    inside = (a > -end) & (a < end)
+    whole = tl.where(inside, a, 0.0).to(dtype)
+    return tl.where(a >= end, most, tl.where(a <= -end, -most - 1, whole))
+
+
+@triton.jit
+def _whole_32(a):
+    return _whole(a.to(tl.float32), tl.int32, 2147483648.0, 0x7FFFFFFF)
+
+
+@triton.jit
+def _whole_64(a):
+    return _whole(a.to(tl.float32), tl.int64, 9223372036854775808.0, 0x7FFFFFFFFFFFFFFF)
+
+
+@triton.jit
+def _double_whole_32(a):
+    return _whole(a, tl.int32, 2147483648.0, 0x7FFFFFFF)
+
+
+@triton.jit
+def _double_whole_64(a):
+    return _whole(a, tl.int64, 9223372036854775808.0, 0x7FFFFFFFFFFFFFFF)
+"""
+
+#: Assembly language, as the record of a device has it → the text.
+INSTRUCTIONS = {"ptx": PTX, "": PLAIN}

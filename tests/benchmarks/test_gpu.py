@@ -1,0 +1,97 @@
+"""Models on a GPU: how records become tables, what is cut off a model, and a run of it on the host."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.gpu import __main__ as command
+from benchmarks.gpu.measure import Book, Budget, gib
+from benchmarks.gpu.models import MODELS, shallow
+from benchmarks.gpu.step import EAGER, PEER, STATOR, Row
+from benchmarks.gpu.table import merge, page, times
+from benchmarks.gpu.worker import root_mean_square
+
+BERT, GPT2 = Row("bert", "inference"), Row("gpt2", "training", True)
+
+
+def record(row: Row, compiler: str, **figures: object) -> dict[str, object]:
+    return {**row._asdict(), "compiler": compiler, "device": "a GPU", **figures}
+
+
+RECORDS = [
+    record(BERT, EAGER, ms=[4.0, 6.0], host=[3.0]),
+    record(BERT, STATOR, failed="out of memory", stage="first"),
+    record(BERT, STATOR, ms=[2.0, 2.0], host=[1.0], cold=2.0, warm=1.0, error=1e-3, rms=2e-4, peak_mib=100.0),
+    record(BERT, PEER, ms=[3.0, 3.0], host=[2.5], cold=20.0, warm=6.0, error=2e-3, rms=2e-4, peak_mib=110.0),
+    record(GPT2, STATOR, ms=[5.0], told=["SlowWarning: slow"]),
+    record(GPT2, PEER, failed="RuntimeError: overwritten", stage="calls"),
+]
+
+
+def test_later_records_complete_earlier_ones() -> None:
+    rows = merge(RECORDS)
+    assert set(rows) == {BERT, GPT2} and set(rows[BERT]) == {EAGER, STATOR, PEER}
+    assert times(rows[BERT], EAGER) == 2.5 and times(rows[BERT], PEER) == 1.5
+    assert math.isnan(times(rows[GPT2], PEER))
+
+
+def test_tables(golden: Callable[[str, str], None]) -> None:
+    golden("gpu", page(merge(RECORDS)) + "\n")
+
+
+def test_failures_are_records_with_their_traceback(tmp_path: Path) -> None:
+    from benchmarks.gpu.processes import WorkerFailed
+
+    book = Book(tmp_path / "records.jsonl", {"torch": "2"})
+    with book.failures(BERT, STATOR, "first", tmp_path / "bert.log"):
+        raise WorkerFailed("Traceback\n  somewhere\nValueError: wrong\n")
+    (kept,) = command.read([tmp_path / "records.jsonl"])
+    assert (kept["failed"], kept["stage"], kept["torch"]) == ("ValueError: wrong", "first", "2")
+    assert "somewhere" in (tmp_path / "bert.first.failed").read_text()
+
+
+def test_memory_is_shared_out() -> None:
+    budget = Budget(10.0)
+    with budget.taking(6.0), budget.taking(4.0):
+        assert budget.free == 0.0
+    assert budget.free == 10.0 and gib(Row("llama-1b", "training")) > gib(Row("bert", "training"))
+
+
+def test_shallow_models_keep_two_of_equal_layers() -> None:
+    layers = nn.Sequential(nn.Linear(3, 4), *[nn.Linear(4, 4) for _ in range(5)], nn.ReLU(), nn.Linear(4, 2))
+    model = shallow(layers)
+    assert [tuple(p.shape) for p in model.parameters() if p.dim() == 2] == [(4, 3), (4, 4), (4, 4), (2, 4)]
+    assert model(torch.randn(2, 3)).shape == (2, 2)
+
+
+def test_errors_in_the_mean_square() -> None:
+    exact = [torch.tensor([3.0, 4.0]), torch.tensor([0.0])]
+    assert root_mean_square([torch.tensor([3.0, 4.5]), torch.tensor([0.0])], exact) == pytest.approx(0.1 / 2**0.5)
+    assert root_mean_square(exact[:1], exact) == math.inf
+
+
+def test_every_model_has_its_rows() -> None:
+    options = command.parser().parse_args(["--graphs", "off"])
+    assert len(command.rows(options)) == 2 * len(MODELS) == 30
+
+
+def test_a_run_on_the_host(tmp_path: Path) -> None:
+    """Every process starts, compiles, is compared and timed."""
+    task = "inference"
+    out = tmp_path / "rows.jsonl"
+    given = ["distilbert", "--tasks", task, "--graphs", "off", "--device", "cpu", "--scale", "32", "--rounds", "1"]
+    given += ["--seconds", "0.01", "--compilers", "eager", "stator", "--out", str(out), "--logs", str(tmp_path)]
+    ran = subprocess.run([sys.executable, "-m", "benchmarks.gpu", *given], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0 and "| distilbert |" in ran.stdout, ran.stdout + ran.stderr
+    found = merge([json.loads(line) for line in out.read_text().splitlines()])[Row("distilbert", task)]
+    assert {"cold", "warm", "ms", "host", "error"} <= set(found[STATOR]) and "failed" not in found[STATOR]
+    assert found[STATOR]["rms"] < 5e-2
