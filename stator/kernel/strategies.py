@@ -12,6 +12,7 @@ from dataclasses import replace
 from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.ir import Function, Piece
+from stator.kernel.matmul import Matmul
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
 from stator.kernel.rewrite import columns, contract, flush_sums, jam, merge, share, stream, strip, vectorise
@@ -51,6 +52,16 @@ def blocks(plan: BlockPlan, name: str) -> Function:
     outer, reduced = Axis("x", kernel.outer_numel), Axis("r", kernel.reduce_numel)
     function = vectorise(share(function, outer, plan.x), outer, plan.x, 1)
     return replace(vectorise(function, reduced, plan.r, 1), threads=plan.threads)
+
+
+def tiles(plan: Matmul, name: str) -> Function:
+    """A product: rows in one row of lanes, columns in a second one, terms in a third one; batches in a loop around."""
+    kernel, product = plan.kernel, plan.product
+    outer = (*product.batch, *product.rows, *product.columns)
+    function = nest(kernel, name, Order((outer,), product.terms, blocks=True))
+    for axes, letter in zip((product.batch, product.rows, product.columns, product.terms), "bmnk", strict=True):
+        function = merge(function, axes, letter)
+    return replace(function, threads=plan.threads)
 
 
 def _order(plan: LoopPlan) -> Order:

@@ -12,7 +12,8 @@ Neighbours: `operators` has the spellings, `kernel/strategies.py` made the funct
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from stator.codegen.places import place
 from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
@@ -33,18 +34,24 @@ NOWHERE = 2**62
 
 def function_text(function: ir.Function) -> str:
     """One kernel."""
-    return _Printer(function).text()
+    return Printer(function).text()
 
 
-def launch_text(function: ir.Function, warp: int) -> str:
-    """What launches of it need to know, as an entry of a dict: see `targets/cuda/toolchain.py`."""
+def launch_text(
+    function: ir.Function, warp: int, grid: Extent | None = None, more: Mapping[str, object] = MappingProxyType({})
+) -> str:
+    """What launches of it need to know, as an entry of a dict: see `targets/cuda/toolchain.py`.
+
+    The grid is that of its parallel loop, where none is given; `more` are options of the compiler.
+    """
     numbers = {symbol: i for i, symbol in enumerate(function.symbols)}
 
     def program(extent: Extent) -> object:
         return postfix(extent, numbers) if isinstance(extent, Size) else extent
 
-    grid = next((loop.axis.size for loop in _loops(function) if loop.kind == "parallel"), 1 if function.body else 0)
-    options: dict[str, object] = {"num_warps": max(function.threads // warp, 1), "enable_fp_fusion": False}
+    if grid is None:
+        grid = next((loop.axis.size for loop in _loops(function) if loop.kind == "parallel"), 1 if function.body else 0)
+    options: dict[str, object] = {"num_warps": max(function.threads // warp, 1), "enable_fp_fusion": False, **more}
     if function.checks:
         options |= {"debug": True, "sanitize_overflow": False}  # without `debug`, Triton drops assertions
     launch = {
@@ -75,8 +82,8 @@ def _counted(function: ir.Function) -> list[tuple[Extent, int]]:
     return [(end, limit) for end, limit in dict.fromkeys(ends) if type(end) is Size or end >= limit]
 
 
-class _Printer:
-    """Writes one function."""
+class Printer:
+    """Writes one function; `matmul.py` has one whose blocks are tiles of a product."""
 
     def __init__(self, function: ir.Function) -> None:
         self.function = function
@@ -383,9 +390,13 @@ class _Printer:
 
     def place(self, index: Index) -> str:
         def leaf(atom: Axis | Indirect) -> str:
-            return atom.name if isinstance(atom, Axis) else self.operand(atom.expr)  # type: ignore[arg-type]
+            return self.leaf(atom) if isinstance(atom, Axis) else self.operand(atom.expr)  # type: ignore[arg-type]
 
         return place(index, leaf, wrapped, _divide)
+
+    def leaf(self, axis: Axis) -> str:
+        """The points of an axis."""
+        return axis.name
 
     def guard(self, lanes: Lanes, mask: ir.Operand | None = None) -> list[str]:
         """Which lanes there are, and under the mask."""

@@ -1,0 +1,161 @@
+"""How a product runs on a device that multiplies tiles of matrices: the tile of a program, and its pipeline.
+
+A program computes a tile of `rows` by `columns`, in steps of `terms`; `stages` steps are on their way from memory while
+one is multiplied. Programs go through the tiles of `group` rows of them before they go on, so that those which run at
+the same time read the same columns and rows from the cache. `choose` takes the first of `candidates`: those that
+fit the device, in the order of the time that `estimate` gives them. Under `autotune` they are timed
+(`targets/cuda/autotune.py`).
+Neighbours: `loop/contraction.py` says what is a product, `strategies.tiles` makes the function, `codegen/triton/matmul.py`
+prints it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from stator.base.device import Device
+from stator.base.dtypes import ITEMSIZE
+from stator.kernel.decisions import pieces_of
+from stator.loop.collision import scatters
+from stator.loop.contraction import Contraction, contraction
+from stator.loop.kernel import Kernel
+from stator.sizes import Extent, hint
+
+#: Rows of tiles that programs go through together.
+GROUP = 8
+#: Least sides of a tile that tensor cores multiply, as (rows, columns, terms).
+LEAST = 16, 16, 16
+#: Tiles by rows and columns with the warps that hold their sums, the one that reuses most first.
+TILES = (
+    (128, 256, 8), (256, 128, 8), (128, 128, 4), (128, 128, 8), (64, 256, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4),
+    (32, 128, 4), (32, 64, 4), (16, 128, 4), (16, 64, 4), (16, 32, 2), (64, 32, 4), (64, 16, 4), (32, 32, 4), (128, 32, 4),
+)  # fmt: skip
+#: Terms of a step with the stages that are tried with them.
+STEPS = ((64, 3), (64, 4), (128, 3), (32, 5), (128, 2), (32, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a product is cut up."""
+
+    rows: int
+    columns: int
+    terms: int
+    stages: int
+    warps: int
+    group: int = GROUP
+
+    def __str__(self) -> str:
+        return f"{self.rows}×{self.columns}×{self.terms}, {self.stages} stages, {self.warps} warps"
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """A kernel as products of tiles."""
+
+    kernel: Kernel
+    product: Contraction
+    tiling: Tiling
+    threads: int
+
+    def tiles(self) -> tuple[Extent, Extent, Extent]:
+        """Batches, and tiles along rows and columns."""
+        batch, rows, columns, _ = extents(self.product)
+        return batch, pieces_of(rows, self.tiling.rows), pieces_of(columns, self.tiling.columns)
+
+    def reason(self) -> str:
+        """The decision in a line."""
+        batch, rows, columns = map(hint, self.tiles())
+        many = f"{len(self.product.sums)} products" if len(self.product.sums) > 1 else "a product"
+        where = f"{batch} × " * (batch > 1)
+        return f"{many} of {self.product.dtype} in {where}{rows} × {columns} tiles of {self.tiling}"
+
+
+def extents(product: Contraction) -> tuple[Extent, Extent, Extent, Extent]:
+    """How many batches, rows, columns and terms there are."""
+    batch, rows, columns, terms = (
+        prod([axis.size for axis in axes]) for axes in (product.batch, product.rows, product.columns, product.terms)
+    )
+    return batch, rows, columns, terms
+
+
+def matmul_of(kernel: Kernel, device: Device) -> Contraction | None:
+    """What a kernel is as a product; columns are where results lie side by side. None where it is none."""
+    if not device.tile_products or kernel.levels != 1 or kernel.reduce_numel == 0 or kernel.outer_numel == 0:
+        return None
+    if any(store.space != "outer" or store.mode != "store" or scatters(store) for store in kernel.stores):
+        return None
+    if any(node.op == "load" and node.attr[1].has_indirect for node in kernel.nodes):
+        return None
+    found = contraction([store.value for store in kernel.stores], kernel.axes, kernel.reduce_axes)
+    if found is None:
+        return None
+    index = kernel.stores[0].index
+    if any(index.stride(axis) == 1 for axis in found.rows):
+        sums = tuple([(node, right, left) for node, left, right in found.sums])
+        return Contraction(sums, found.batch, found.columns, found.rows, found.terms, found.dtype)
+    return found
+
+
+def choose(kernel: Kernel, product: Contraction, device: Device) -> Matmul:
+    """The tiling that is estimated to be the fastest."""
+    return planned(kernel, product, candidates(product, device)[0], device)
+
+
+def planned(kernel: Kernel, product: Contraction, tiling: Tiling, device: Device) -> Matmul:
+    """A product in this tiling."""
+    return Matmul(kernel, product, tiling, tiling.warps * device.warp)
+
+
+def candidates(product: Contraction, device: Device) -> list[Tiling]:
+    """Every tiling that fits the device, the one that is estimated to be the fastest first."""
+    _, rows, columns, terms = map(hint, extents(product))
+    found = []
+    for m, n, warps in TILES:
+        if too_large(m, rows) or too_large(n, columns) or m * n * len(product.sums) > device.tile_sums * warps:
+            continue
+        for k, stages in STEPS:
+            tiling = Tiling(m, n, k, stages, warps)
+            if too_large(k, terms) or shared_bytes(product, tiling) > device.shared_bytes:
+                continue
+            found.append(tiling)
+    if not found:
+        found.append(Tiling(*LEAST, 2, 1))
+    return sorted(found, key=lambda tiling: estimate(product, tiling, device))
+
+
+def too_large(side: int, extent: int) -> bool:
+    """Whether more than half of a side, which might be shorter, is past the end."""
+    return side > LEAST[0] and side >= 2 * extent
+
+
+def shared_bytes(product: Contraction, tiling: Tiling) -> int:
+    """What the stages of a pipeline hold near the cores."""
+    loads = len({left for _, left, _ in product.sums}) * tiling.rows
+    loads += len({right for _, _, right in product.sums}) * tiling.columns
+    return loads * tiling.terms * tiling.stages * ITEMSIZE[product.dtype]
+
+
+def estimate(product: Contraction, tiling: Tiling, device: Device) -> float:
+    """Seconds: waves of programs, each as long as multiplying takes, or bringing what is multiplied.
+
+    A tile of fewer elements multiplies slower, as its operands are used less often; so does one whose pipeline is
+    short, which has to fill in each program.
+    """
+    batch, rows, columns, terms = map(hint, extents(product))
+    many = len(product.sums)
+    steps = pieces_of(terms, tiling.terms)
+    programs = batch * pieces_of(rows, tiling.rows) * pieces_of(columns, tiling.columns)
+    fit = min(device.shared_bytes // max(shared_bytes(product, tiling), 1), 2048 // (32 * tiling.warps), 8)
+    fit = max(1, min(fit, device.tile_sums * 16 // (tiling.rows * tiling.columns * many)))
+    waves = pieces_of(programs, device.cores * fit)
+    side = tiling.rows * tiling.columns / (tiling.rows + tiling.columns)
+    rate = device.product_rate / device.cores * min(1.0, (side / 85.0) ** 0.5)
+    work = 2.0 * tiling.rows * tiling.columns * tiling.terms * many
+    brought = (tiling.rows + tiling.columns * many) * tiling.terms * ITEMSIZE[product.dtype]
+    near = device.bandwidth * 2.5 / device.cores
+    step = max(work / rate, brought / near) * min(fit, max(1, programs / device.cores))
+    fill = 1e-6 + tiling.stages * brought / near
+    whole = (rows + columns) * terms * batch * many * ITEMSIZE[product.dtype] / device.bandwidth
+    return max(waves * (steps * step + fill), whole)
