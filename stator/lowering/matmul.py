@@ -18,7 +18,7 @@ from torch.fx import Node
 from stator.graphs.calls import is_view
 from stator.loop import expr as e
 from stator.loop.expr import Expr
-from stator.loop.index import ZERO, Index
+from stator.loop.index import ZERO, Axis, Index
 from stator.lowering.context import Context
 from stator.lowering.value import Indices, LazyTensor, Place, Spec, broadcast, placed
 from stator.sizes.strides import contiguous
@@ -29,18 +29,16 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 def tiles(context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyTensor | None = None) -> LazyTensor:
     """`a @ b + bias`, summed up in float32 and rounded once."""
-    for operand in (a, b):
-        context.place(operand)  # each element is read many times
     parts = _loops(context.node, out.size)
-    ends = [len(part) for part in parts]
     size = (*[n for part in parts for n in part], a.size[-1])
+    probe = tuple([Axis(f"x{i}", n).index if n != 1 else ZERO for i, n in enumerate(size)])
+    *batch, row, column = _joined(probe, parts)
+    for operand, at in ((a, (*batch, row, probe[-1])), (b, (*batch, probe[-1], column))):
+        if not _is_copy(operand, at):
+            context.place(operand)  # each element is read many times
 
     def body(at: Indices) -> Expr:
-        index, start = [], 0
-        for part, count in zip(parts, ends, strict=True):
-            index.append(_position(at[start : start + count], part))
-            start += count
-        *batch, row, column = index
+        *batch, row, column = _joined(at, parts)
         factors = a.load((*batch, row, at[-1])), b.load((*batch, at[-1], column))
         total = e.reduce("sum", e.op("mul", *[e.cast(factor, "f32") for factor in factors]))
         if bias is not None:
@@ -51,11 +49,26 @@ def tiles(context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyT
     return placed(out.size, Place(context.place(made).buffer, contiguous(out.size)))
 
 
-def _position(at: Sequence[Index], part: Sequence[int]) -> Index:
-    position = ZERO
-    for index, size in zip(at, part, strict=True):
-        position = position * size + index
-    return position
+def _is_copy(operand: LazyTensor, at: Indices) -> bool:
+    """Whether an operand lies in memory, or would be a copy of what does, with neighbours side by side there too."""
+    if operand.place is not None:
+        return False
+    read = operand.load(at)
+    if read.op != "load" or not read.attr[1].is_linear():
+        return False
+    return any(read.attr[1].stride(axis) == 1 for index in at[-2:] for axis in index.axes())
+
+
+def _joined(at: Indices, parts: Sequence[tuple[int, ...]]) -> list[Index]:
+    """The index of each dim that is several loops."""
+    joined, start = [], 0
+    for part in parts:
+        position = ZERO
+        for size in part:
+            position = position * size + at[start]
+            start += 1
+        joined.append(position)
+    return joined
 
 
 def _loops(node: Node | None, size: Sequence[int]) -> list[tuple[int, ...]]:
