@@ -10,10 +10,9 @@ Neighbours: `pipeline.py` asks, `lowering/product.py` decides by it, or by rule 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -31,13 +30,18 @@ from stator.prims.set import PRIMITIVES
 from stator.runtime import Building, GraphArtifact
 from stator.runtime.link import link
 from stator.runtime.toolchain import open_store
+from stator.sizes.strides import span
 
 aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default)
+#: Seconds that a call takes, of so many in a row.
+Clock: TypeAlias = Callable[[Callable[[], object], int], float]
 #: Operators that read a product one after the other and are timed with it, at most.
 READERS = 12
 #: Seconds that a sample takes, at least, and how many there are of each way.
 SAMPLE, ROUNDS = 2e-3, 7
+#: Calls in a sample, at most.
+MOST = 20_000
 #: What a loop takes at most of a library's time to be taken: less is within what measuring is wrong by.
 LEAST_GAIN = 0.97
 
@@ -59,7 +63,7 @@ class Tuned:
 def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
     """Decide for each product of a graph of known sizes; what was measured, or found in the store, of each kind."""
     nodes = [node for target in PRODUCTS for node in graph.find_nodes(op="call_function", target=target)]
-    if not device.product_blocks:
+    if not (device.product_blocks or device.tile_products):
         where = "in plain C" if device.host else f"on {device.kind}"
         options.announce(
             WithoutEffect(f"option 'autotune' has no effect {where}, where products are left to libraries")
@@ -132,14 +136,15 @@ class _Part:
         return GraphArtifact(make(made), building.begin(units, made.place))
 
     def arguments(self) -> list[torch.Tensor]:
-        """Random numbers in the layout of the inputs; of integers and truth values zeros."""
+        """Random numbers in the layout of the inputs, on their device; of integers and truth values zeros."""
         random = torch.Generator().manual_seed(0)
         made = []
         for given in self.inputs:
             value = given.meta["val"]
-            made.append(torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_())
+            tensor = torch.zeros(span(value.shape, value.stride()), dtype=value.dtype)
             if value.dtype.is_floating_point:
-                made[-1].normal_(generator=random)
+                tensor.normal_(generator=random)
+            made.append(tensor.to(value.device).as_strided(value.shape, value.stride()))
         return made
 
 
@@ -173,7 +178,8 @@ def _measured(part: _Part, device: Device, options: Options) -> Tuned:
         artifacts = [part.artifact(loop, device, building, options) for loop in (True, False)]
         building.finish()
     given = part.arguments()
-    loop, library = in_turn([_bound(link(artifact, options), given) for artifact in artifacts])
+    ways = [_bound(link(artifact, options), given) for artifact in artifacts]
+    loop, library = in_turn(ways, targets.toolchain(device.kind).seconds)
     return Tuned(part.title(), loop, library, loop < LEAST_GAIN * library)
 
 
@@ -181,15 +187,10 @@ def _bound(call: Callable[..., Any], given: Sequence[torch.Tensor]) -> Callable[
     return lambda: call(list(given))  # it empties the list
 
 
-def in_turn(ways: Sequence[Callable[[], Any]]) -> list[float]:
+def in_turn(ways: Sequence[Callable[[], Any]], seconds: Clock) -> list[float]:
     """Seconds a call of each, the least of some samples in turn."""
-    counts = [max(1, int(SAMPLE / max(min(_sample(way, 1), _sample(way, 1)), 1e-7))) for way in ways]
-    samples = [[_sample(way, count) for way, count in zip(ways, counts, strict=True)] for _ in range(ROUNDS)]
-    return [min(times) for times in zip(*samples, strict=True)]
-
-
-def _sample(way: Callable[[], Any], count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
+    for way in ways:
         way()
-    return (time.perf_counter() - start) / count
+    counts = [max(1, min(MOST, int(SAMPLE / max(seconds(way, 1), 1e-7)))) for way in ways]
+    samples = [[seconds(way, count) for way, count in zip(ways, counts, strict=True)] for _ in range(ROUNDS)]
+    return [min(times) for times in zip(*samples, strict=True)]

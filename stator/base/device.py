@@ -52,7 +52,7 @@ class Device:
     tile_products: bool = False  # whether it multiplies tiles of matrices
     tile_sums: int = 0  # float32 that a warp has registers for, of the sums of a tile
     shared_bytes: int = 0  # near a core, for tiles on their way from memory
-    product_rate: float = 0.0  # operations in a second on tiles of half types, a multiplication and an addition each one
+    product_rate: float = 0.0  # multiplications and additions of half types in a second, on tiles
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
     blas_packs: bool = False  # whether PyTorch's BLAS keeps float32 matrices in its own order, which saves it copies
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN

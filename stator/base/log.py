@@ -32,6 +32,7 @@ SPEED: Final = (
     "speed"  # graph: str, compiled, eager: float (seconds a call), slower, runs_eager: bool, why: str (if not measured)
 )
 PRODUCT: Final = "product"  # told: str, and the fields of `tuning.Tuned`: loop, library: float (seconds), …
+TILING: Final = "tiling"  # told, kernel: str, tried: list of (tiling: str, seconds: float or why it does not run: str)
 FAULT: Final = "fault"  # the fields of `faults.Fault`, its location as file: str, line: int
 NOTE: Final = "note"  # text: str; what was accepted and has no effect here
 
@@ -48,6 +49,7 @@ LOG_KINDS: Final[dict[str, str]] = {
     "cache": CACHE,
     "speed": SPEED,
     "products": PRODUCT,
+    "tilings": TILING,
     "faults": FAULT,
     "notes": NOTE,
 }

@@ -5,8 +5,8 @@ one is multiplied. Programs go through the tiles of `group` rows of them before 
 the same time read the same columns and rows from the cache. `choose` takes the first of `candidates`: those that
 fit the device, in the order of the time that `estimate` gives them. Under `autotune` they are timed
 (`targets/cuda/autotune.py`).
-Neighbours: `loop/contraction.py` says what is a product, `strategies.tiles` makes the function, `codegen/triton/matmul.py`
-prints it.
+Neighbours: `loop/contraction.py` says what is a product, `strategies.tiles` makes the function,
+`codegen/triton/matmul.py` prints it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ LEAST = 16, 16, 16
 #: Tiles by rows and columns with the warps that hold their sums, the one that reuses most first.
 TILES = (
     (128, 256, 8), (256, 128, 8), (128, 128, 4), (128, 128, 8), (64, 256, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4),
-    (32, 128, 4), (32, 64, 4), (16, 128, 4), (16, 64, 4), (16, 32, 2), (64, 32, 4), (64, 16, 4), (32, 32, 4), (128, 32, 4),
+    (32, 128, 4), (32, 64, 4), (16, 128, 4), (16, 64, 4), (16, 32, 2), (64, 32, 4), (64, 16, 4), (32, 32, 4),
+    (128, 32, 4),
 )  # fmt: skip
 #: Terms of a step with the stages that are tried with them.
 STEPS = ((64, 3), (64, 4), (128, 3), (32, 5), (128, 2), (32, 4))
@@ -64,12 +65,13 @@ class Matmul:
         batch, rows, columns, _ = extents(self.product)
         return batch, pieces_of(rows, self.tiling.rows), pieces_of(columns, self.tiling.columns)
 
-    def reason(self) -> str:
+    def reason(self, device: Device) -> str:
         """The decision in a line."""
         batch, rows, columns = map(hint, self.tiles())
         many = f"{len(self.product.sums)} products" if len(self.product.sums) > 1 else "a product"
         where = f"{batch} × " * (batch > 1)
-        return f"{many} of {self.product.dtype} in {where}{rows} × {columns} tiles of {self.tiling}"
+        waves = batch * rows * columns / device.cores
+        return f"{many} of {self.product.dtype} in {where}{rows} × {columns} tiles of {self.tiling}: {waves:.1f} waves"
 
 
 def extents(product: Contraction) -> tuple[Extent, Extent, Extent, Extent]:

@@ -1,4 +1,4 @@
-"""What is a matrix product: sums over products of two factors, one of which differs along rows, the other along columns.
+"""What is a matrix product: sums over products of two factors, one that differs along rows, one along columns.
 
     o[b, m, n] = f(sum(left[b, m, k] * right[b, k, n]), …)
 

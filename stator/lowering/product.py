@@ -147,9 +147,7 @@ def _term(a: LazyTensor, b: LazyTensor, at: Indices, wide: str) -> Expr:
     return e.op("mul", e.cast(a.load((*batch, row, term)), wide), e.cast(b.load((*batch, term, column)), wide))
 
 
-def _computed(
-    context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyTensor | None = None
-) -> LazyTensor:
+def _computed(context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyTensor | None = None) -> LazyTensor:
     """A product by a kernel of ours."""
     if context.device.tile_products:
         return matmul.tiles(context, out, a, b, bias)

@@ -8,7 +8,7 @@ Neighbours: `cpu/`, `cuda/`; `base/device.py` has the record that decisions are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ class Toolchain(Protocol):
 
     def current_stream(self, number: int) -> int:
         """The stream on which a call to the device of this number is queued now."""
+
+    def seconds(self, call: Callable[[], object], count: int) -> float:
+        """How long a call takes on the current device, of so many in a row, without what the host does beside it."""
 
     def stream_getter(self) -> int:
         """The address of the C function that tells it; 0 where calls are done when they return.

@@ -1,4 +1,4 @@
-"""Products in tiles: the text's numbers on the CPU, in every layout, with odd sizes, what follows them, and in batches."""
+"""Products in tiles: the text's numbers on the CPU, in every layout, of odd sizes, with what follows them."""
 
 from __future__ import annotations
 
@@ -94,12 +94,14 @@ def test_several_results(tmp_path: Path) -> None:
     assert torch.equal(F.relu(plain), positive) and torch.equal(plain.float(), wide)
 
 
+A, B, TURNED = (torch.randn(size).half() for size in ((3, 20, 33), (3, 33, 18), (3, 18, 33)))
+SHARED, HEADS = torch.randn(1, 33, 18).half().expand(3, 33, 18), torch.randn(2, 9, 3, 16).half()
 BATCHES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
-    "plain": (torch.bmm, (torch.randn(3, 20, 33).half(), torch.randn(3, 33, 18).half())),
-    "turned": (lambda a, b: torch.bmm(a, b.mT), (torch.randn(3, 20, 32).half(), torch.randn(3, 18, 32).half())),
-    "shared": (torch.matmul, (torch.randn(3, 20, 33).half(), torch.randn(1, 33, 18).half().expand(3, 33, 18))),
-    "heads": (lambda a, b: a.transpose(1, 2) @ b.permute(0, 2, 3, 1), (torch.randn(2, 9, 3, 16).half(), torch.randn(2, 9, 3, 16).half())),
-    "scaled": (lambda a, b: torch.bmm(a, b) * 0.125 + 1, (torch.randn(3, 20, 33).half(), torch.randn(3, 33, 18).half())),
+    "plain": (torch.bmm, (A, B)),
+    "turned": (lambda a, b: torch.bmm(a, b.mT), (A, TURNED)),
+    "shared": (torch.matmul, (A, SHARED)),
+    "heads": (lambda a, b: a.transpose(1, 2) @ b.permute(0, 2, 3, 1), (HEADS, HEADS.clone())),
+    "scaled": (lambda a, b: torch.bmm(a, b) * 0.125 + 1, (A, B)),
 }
 
 

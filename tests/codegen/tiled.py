@@ -1,4 +1,4 @@
-"""Triton text run on the CPU by `stator.tile`: a schedule's kernels one after the other, on the memory that it names.
+"""Triton text run by `stator.tile` on the CPU, or on a GPU: a schedule's kernels in turn, on the memory that it names.
 
 Neighbours: `hopper.py` compiles the same text for a GPU; `test_matmul.py` compares products with eager.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +17,8 @@ from torch import Tensor
 
 from stator import passes
 from stator.base.device import Device
+from stator.base.dtypes import TORCH
+from stator.base.options import Options
 from stator.codegen import triton
 from stator.fake.tensor import make
 from stator.kernel.matmul import Tiling
@@ -27,7 +28,10 @@ from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.lowering.product import TAKES_LOOP
 from stator.prims import DECOMPOSITIONS
+from stator.runtime.artifact import Unit
+from stator.sizes.strides import span
 from stator.targets import typical
+from stator.targets.cuda import toolchain
 from tests.cases.graphs import trace
 
 PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default)
@@ -51,28 +55,45 @@ def scheduled(fn: Callable[..., Any], *inputs: Tensor, device: Device | None = N
 def run(
     made: Schedule, inputs: Sequence[Tensor], folder: Path, tilings: Mapping[Kernel, Tiling] = MappingProxyType({})
 ) -> list[Tensor]:
-    """The results of a schedule of launches, in memory of the host."""
-    source = triton.emit(made.kernels, replace(typical("cuda")), made.names, True, tilings)
-    module = imported(source, folder)
-    memory: dict[str, Tensor] = {}
-    for buffer, given in zip(made.inputs, inputs, strict=True):
-        memory[buffer.name] = given.as_strided((int(buffer.span),), (1,))
-    for name, buffer in made.buffers.items():
-        if name not in memory:
-            dtype = getattr(torch, {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64"}.get(buffer.dtype, "uint8"))
-            memory[name] = torch.full((int(buffer.span),), float("nan"), dtype=dtype) if dtype.is_floating_point else torch.zeros(int(buffer.span), dtype=dtype)
+    """The results of a schedule of launches: on the CPU, or on the GPU where the inputs lie there."""
+    device = inputs[0].device
+    source = triton.emit(made.kernels, typical("cuda"), made.names, True, tilings)
+    memory = _memory(made, inputs, device)
     names = dict(zip(made.kernels, made.names, strict=True))
+    launch = _launcher(source, made.names, folder, device)
     for step in made.steps:
         assert isinstance(step, Launch), step
-        name = names[step.kernel]
-        launch = module.LAUNCHES[name]
-        args = [memory[pointer.buffer][pointer.offset :] for pointer in step.args]
-        getattr(module, name)[(launch["grid"],)](*args)
+        launch(names[step.kernel], [memory[pointer.buffer][pointer.offset :] for pointer in step.args])
     outputs = []
     for output in made.outputs:
         assert isinstance(output, View)
-        outputs.append(memory[output.buffer].as_strided(output.size, output.stride, output.offset))
+        outputs.append(memory[output.buffer].as_strided(output.size, output.stride, int(output.offset)))
     return outputs
+
+
+def _memory(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Every buffer in one dimension; what is not given holds what no kernel may leave there."""
+    memory = {buffer.name: _flat(given) for buffer, given in zip(made.inputs, inputs, strict=True)}
+    for name, buffer in made.buffers.items():
+        if name not in memory:
+            dtype = getattr(torch, TORCH[buffer.dtype])
+            nothing = float("nan") if dtype.is_floating_point else 1
+            memory[name] = torch.full((int(buffer.span),), nothing, dtype=dtype, device=device)
+    return memory
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,))
+
+
+def _launcher(
+    source: str, names: Sequence[str], folder: Path, device: torch.device
+) -> Callable[[str, Sequence[Tensor]], object]:
+    if device.type == "cuda":
+        kernels = toolchain.load([Unit(source, tuple(names), (), "triton")], "cuda", Options(cache_dir=str(folder)))
+        return lambda name, given: kernels[name](*given)
+    module = imported(source, folder)
+    return lambda name, given: getattr(module, name)[(module.LAUNCHES[name]["grid"],)](*given)
 
 
 def imported(source: str, folder: Path) -> Any:

@@ -30,7 +30,8 @@ def emit(
 ) -> str:
     """A Python file with functions called k0, k1, … where they have no names, and what launches need to know of each.
 
-    Products have the given `tilings`, others one by rule. With `check` it raises GrammarError where the kernel IR breaks its rules.
+    Products have the given `tilings`, others one by rule. With `check` it raises GrammarError where the kernel IR
+    breaks its rules.
     """
     parts = [PREAMBLE]
     named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)

@@ -1,4 +1,4 @@
-"""Prints products as `@triton.jit` functions: `tl.dot` of tiles, with what is computed of factors and results around it.
+"""Prints products as `@triton.jit` functions: `tl.dot` of tiles, and around it what is computed of factors and results.
 
 Rows are lanes of `m`, columns of `n`, terms of `k`; a value has the lanes of what it is made of. In the loop over terms
 what a left factor needs is printed with `k` along columns, what a right one needs with `k` along rows. What lies past

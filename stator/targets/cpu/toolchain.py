@@ -8,7 +8,8 @@ Neighbours: `runtime/toolchain.py` runs the compiler, `csrc/kernels.c` loads.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,11 @@ def current_stream(number: int) -> int:
 def stream_getter() -> int:
     """Nothing is queued."""
     return 0
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    """How long a call takes, of so many in a row."""
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count

@@ -14,7 +14,7 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 KIND = "cuda"
 WARP = 32
+#: Cycles of a multiprocessor in which the host has queued a call.
+WAIT = 100_000
 #: What is known of a pointer whose address is a multiple of 16.
 ALIGNED = [["tt.divisibility", 16]]
 
@@ -200,3 +202,21 @@ def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide:
     constants = {"WIDE": wide} if launch["sizes"] else {}
     attributes = {} if anywhere else {(i,): ALIGNED for i, aligned in enumerate(launch["aligned"]) if aligned}
     return ASTSource(function, signature | dict.fromkeys(constants, "constexpr"), constants, attributes)
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    """How long a call takes on the current device, of so many in a row.
+
+    They are queued behind a kernel that waits, so that what the host needs to queue them is not counted.
+    """
+    import torch
+
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(WAIT * count)
+    start.record()
+    for _ in range(count):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) * 1e-3 / count
