@@ -1,10 +1,12 @@
-"""Products by measurement: under the option `autotune` each is timed as a loop and as a library's, once.
+"""Products and attention by measurement: under `autotune` each is timed as a kernel of ours and as a library's, once.
 
-A product is timed with what reads it, where that is one pointwise operator after the other, as a loop computes it in
-the same kernel and a library leaves it to another one. What is found is kept in the store under all that it depends
-on, so that no other process measures again and all decide alike; lowering finds it in the `meta` of the product.
-Where loops do not compute products it is said that there is nothing to measure.
-Neighbours: `pipeline.py` asks, `lowering/product.py` decides by it, or by rule where nothing is measured.
+A product is timed with what reads it, where that is one pointwise operator after the other, as our kernel computes it
+too and a library leaves it to another one. What is found is kept in the store under all that it depends on, so that no
+other process measures again and all decide alike; lowering finds it in the `meta` of the node. On a GPU our kernel is
+the fastest of several (`targets/cuda/autotune.py`). Where kernels of ours do not compute products it is said that there
+is nothing to measure.
+Neighbours: `pipeline.py` asks, `lowering/product.py` and `lowering/attention.py` decide by it, or by rule where nothing
+is measured.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ from stator.base.device import Device
 from stator.base.errors import WithoutEffect
 from stator.base.options import Options
 from stator.base.store import Store, key_of
+from stator.loop.kernel import Call, Schedule
 from stator.loop.schedule import schedule
+from stator.lowering.extern import target_name
 from stator.lowering.product import TAKES_LOOP, may_loop
+from stator.lowering.table import REPLACEMENTS
 from stator.plan.build import make
 from stator.prims.set import PRIMITIVES
 from stator.runtime import Building, GraphArtifact
@@ -48,7 +53,7 @@ LEAST_GAIN = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A product, the seconds that it takes in either way, and which is taken."""
+    """A product or attention, the seconds that it takes in either way, and which is taken."""
 
     product: str
     loop: float
@@ -61,8 +66,7 @@ class Tuned:
 
 
 def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
-    """Decide for each product of a graph of known sizes; what was measured, or found in the store, of each kind."""
-    nodes = [node for target in PRODUCTS for node in graph.find_nodes(op="call_function", target=target)]
+    """Decide for each product and attention of known sizes; what was measured, or found in the store, of each kind."""
     if not (device.product_blocks or device.tile_products):
         where = "in plain C" if device.host else f"on {device.kind}"
         options.announce(
@@ -70,7 +74,11 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
         )
         return []
     store = open_store(options)
-    parts = {node: _Part(node) for node in nodes if may_loop(node, device) and _is_known(node)}
+    products = [node for target in PRODUCTS for node in graph.find_nodes(op="call_function", target=target)]
+    nodes = [node for node in products if may_loop(node, device)]
+    if device.tile_products:
+        nodes += [node for node in graph.nodes if node.op == "call_function" and node.target in REPLACEMENTS]
+    parts = {node: part for node in nodes if _is_known(node) and (part := _Part(node)).may_be_ours(device)}
     keys = {node: f"product-{key_of(part.text, str(device), torch.__version__)}" for node, part in parts.items()}
     found: dict[str, Tuned] = {}
     for node, key in keys.items():
@@ -84,7 +92,14 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
 
 def _is_known(node: fx.Node) -> bool:
     """Whether the sizes of a product are numbers, so that it can be run."""
-    return all(type(size) is int for value in (node, *node.all_input_nodes) for size in value.meta["val"].shape)
+    values = [value for one in (node, *node.all_input_nodes) for value in _tensors(one)]
+    return all(type(size) is int for value in values for size in value.shape)
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    """The result of a node, or those of its results that are tensors."""
+    value = node.meta.get("val")
+    return [x for x in (value if isinstance(value, tuple | list) else (value,)) if isinstance(x, torch.Tensor)]
 
 
 def _kept(store: Store, key: str) -> Tuned | None:
@@ -100,7 +115,8 @@ class _Part:
     """A product and what is computed of it alone, as a graph of its own."""
 
     def __init__(self, node: fx.Node) -> None:
-        self.nodes = _with_readers(node)
+        self.several = len(node.target._schema.returns) > 1  # type: ignore[union-attr]
+        self.nodes = [node, *node.users] if self.several else _with_readers(node)
         self.graph = fx.Graph()
         given_to = dict.fromkeys([given for one in self.nodes for given in one.all_input_nodes])
         self.inputs = [given for given in given_to if given not in self.nodes]
@@ -112,25 +128,39 @@ class _Part:
             copies[one] = self.graph.node_copy(one, lambda used: copies[used])
             copies[one].meta = {"val": one.meta["val"]}
         self.product = copies[node]
-        self.graph.output((copies[self.nodes[-1]],))
+        self.graph.output(tuple([copies[one] for one in self.nodes[1 if self.several else -1 :]]))
         lines = [_tensor(given.meta["val"]) for given in self.inputs]
         numbers = {copies[one]: f"%{i}" for i, one in enumerate([*self.inputs, *self.nodes])}
         for one in self.nodes:
             args = fx.node.map_arg((copies[one].args, copies[one].kwargs), lambda used: numbers[used])
-            lines.append(f"{one.target} {args} {_tensor(one.meta['val'])}")
+            lines.append(f"{one.target} {args} {', '.join(map(_tensor, _tensors(one)))}")
         self.text = "\n".join(lines)
 
     def title(self) -> str:
         """What people are told."""
+        if self.several:
+            sizes = ", ".join(["×".join(map(str, value.shape)) for given in self.inputs for value in _tensors(given)])
+            return f"{self.product.target._opname} of {sizes}"  # type: ignore[union-attr]
         left, right = [n.meta["val"] for n in self.product.args[-2:]]  # type: ignore[union-attr]
         sizes = " @ ".join(["×".join(map(str, value.shape)) for value in (left, right)])
         readers = "".join([f" {n.target._opname}" for n in self.nodes[1:]])  # type: ignore[union-attr]
         return f"{self.product.target._opname} {sizes} {str(left.dtype).removeprefix('torch.')}{readers}"  # type: ignore[union-attr]
 
+    def scheduled(self, loop: bool, device: Device) -> Schedule:
+        """It in one way."""
+        self.product.meta[TAKES_LOOP] = loop
+        return schedule(lowering.lower(fx.GraphModule({}, self.graph), "product", device), device)
+
+    def may_be_ours(self, device: Device) -> bool:
+        """Whether there is a kernel of ours for it."""
+        steps = self.scheduled(True, device).steps
+        return not any(
+            isinstance(step, Call) and step.extern.target == target_name(self.product.target) for step in steps
+        )
+
     def artifact(self, loop: bool, device: Device, building: Building, options: Options) -> GraphArtifact:
         """It compiled in one way."""
-        self.product.meta[TAKES_LOOP] = loop
-        made = schedule(lowering.lower(fx.GraphModule({}, self.graph), "product", device), device)
+        made = self.scheduled(loop, device)
         kernels, emit = made.kernels, targets.printer(made.device).emit
         units = emit(kernels, made.names, device, options) if kernels else []
         return GraphArtifact(make(made), building.begin(units, made.place))

@@ -2,7 +2,7 @@
 
 A program computes a tile of `rows` by `columns`, in steps of `terms`; `stages` steps are on their way from memory while
 one is multiplied. Programs go through the tiles of `group` rows of them before they go on, so that those which run at
-the same time read the same columns and rows from the cache. `choose` takes the first of `candidates`: those that
+the same time read the same columns and rows from the cache. `plan_matmul` takes the first of `candidates`: those that
 fit the device, in the order of the time that `estimate` gives them. Under `autotune` they are timed
 (`targets/cuda/autotune.py`).
 Neighbours: `loop/contraction.py` says what is a product, `strategies.tiles` makes the function,
@@ -11,7 +11,7 @@ Neighbours: `loop/contraction.py` says what is a product, `strategies.tiles` mak
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from stator.base.device import Device
@@ -20,7 +20,7 @@ from stator.kernel.decisions import pieces_of
 from stator.loop.collision import scatters
 from stator.loop.contraction import Contraction, contraction
 from stator.loop.kernel import Kernel
-from stator.sizes import Extent, hint
+from stator.sizes import Extent, hint, minimum
 
 #: Rows of tiles that programs go through together.
 GROUP = 8
@@ -46,9 +46,11 @@ class Tiling:
     stages: int
     warps: int
     group: int = GROUP
+    persistent: bool = False  # as many programs as multiprocessors, each of which computes one tile after the other
 
     def __str__(self) -> str:
-        return f"{self.rows}×{self.columns}×{self.terms}, {self.stages} stages, {self.warps} warps"
+        how = ", persistent" if self.persistent else ""
+        return f"{self.rows}×{self.columns}×{self.terms}, {self.stages} stages, {self.warps} warps{how}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,14 @@ class Matmul:
     product: Contraction
     tiling: Tiling
     threads: int
+    cores: int
+
+    @property
+    def programs(self) -> Extent:
+        """How many run: one for each tile, or no more than one for each multiprocessor."""
+        batch, rows, columns = self.tiles()
+        count = batch * rows * columns
+        return minimum(count, self.cores) if self.tiling.persistent else count
 
     def tiles(self) -> tuple[Extent, Extent, Extent]:
         """Batches, and tiles along rows and columns."""
@@ -100,28 +110,24 @@ def matmul_of(kernel: Kernel, device: Device) -> Contraction | None:
     return found
 
 
-def choose(kernel: Kernel, product: Contraction, device: Device) -> Matmul:
-    """The tiling that is estimated to be the fastest."""
-    return planned(kernel, product, candidates(product, device)[0], device)
-
-
-def planned(kernel: Kernel, product: Contraction, tiling: Tiling, device: Device) -> Matmul:
-    """A product in this tiling."""
-    return Matmul(kernel, product, tiling, tiling.warps * device.warp)
+def plan_matmul(kernel: Kernel, product: Contraction, device: Device, tiling: Tiling | None = None) -> Matmul:
+    """A product in this tiling, or in the one that is estimated to be the fastest."""
+    tiling = tiling or candidates(product, device)[0]
+    return Matmul(kernel, product, tiling, tiling.warps * device.warp, device.cores)
 
 
 def candidates(product: Contraction, device: Device) -> list[Tiling]:
     """Every tiling that fits the device, the one that is estimated to be the fastest first."""
-    _, rows, columns, terms = map(hint, extents(product))
-    found = []
+    batch, rows, columns, terms = map(hint, extents(product))
+    found: list[Tiling] = []
     for m, n, warps in TILES:
         if too_large(m, rows) or too_large(n, columns) or m * n * len(product.sums) > device.tile_sums * warps:
             continue
+        many = batch * pieces_of(rows, m) * pieces_of(columns, n) > device.cores
         for k, stages in STEPS:
             tiling = Tiling(m, n, k, stages, warps)
-            if too_large(k, terms) or shared_bytes(product, tiling) > device.shared_bytes:
-                continue
-            found.append(tiling)
+            if not too_large(k, terms) and shared_bytes(product, tiling) <= device.shared_bytes:
+                found += [tiling, replace(tiling, persistent=True)] if many else [tiling]
     if not found:
         found.append(Tiling(*LEAST, 2, 1))
     return sorted(found, key=lambda tiling: estimate(product, tiling, device))

@@ -113,9 +113,9 @@ def test_by_measurement(tmp_path: Path) -> None:
     print(explained)
     assert len(explained.products) == 1
     close(explained.result, step, [x, w, b])
-    entries = {path.name for path in tmp_path.rglob("*") if "tiling-" in path.name or "product-" in path.name}
-    assert any("tiling-" in name for name in entries) and any("product-" in name for name in entries)
+    entries = {path.name for path in tmp_path.rglob("*") if "tiles-" in path.name or "product-" in path.name}
+    assert any("tiles-" in name for name in entries) and any("product-" in name for name in entries)
     stator.reset()
     assert stator.explain(again, options=options)(x, w, b).products == explained.products
-    after = {path.name for path in tmp_path.rglob("*") if "tiling-" in path.name or "product-" in path.name}
+    after = {path.name for path in tmp_path.rglob("*") if "tiles-" in path.name or "product-" in path.name}
     assert after == entries

@@ -18,7 +18,7 @@ from tests.codegen import tiled
 #: rows, terms, columns
 SIZES = [(33, 48, 70), (64, 96, 128), (128, 33, 40), (3, 100, 65), (130, 64, 16), (17, 7, 19)]
 #: Tilings in which rows, columns and terms are left over.
-TILINGS = [Tiling(16, 32, 16, 2, 1), Tiling(32, 16, 32, 3, 2, group=2), Tiling(64, 64, 64, 2, 4)]
+TILINGS = [Tiling(16, 32, 16, 2, 1), Tiling(32, 16, 32, 3, 2, 2, persistent=True), Tiling(64, 64, 64, 2, 4)]
 
 
 def turned(a: Tensor, turn: bool) -> Tensor:

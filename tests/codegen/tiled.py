@@ -21,7 +21,6 @@ from stator.base.dtypes import TORCH
 from stator.base.options import Options
 from stator.codegen import triton
 from stator.fake.tensor import make
-from stator.kernel.matmul import Tiling
 from stator.loop.kernel import Kernel, Launch, Schedule
 from stator.loop.nest import View
 from stator.loop.schedule import schedule
@@ -53,11 +52,11 @@ def scheduled(fn: Callable[..., Any], *inputs: Tensor, device: Device | None = N
 
 
 def run(
-    made: Schedule, inputs: Sequence[Tensor], folder: Path, tilings: Mapping[Kernel, Tiling] = MappingProxyType({})
+    made: Schedule, inputs: Sequence[Tensor], folder: Path, shapes: Mapping[Kernel, triton.Shape] = MappingProxyType({})
 ) -> list[Tensor]:
     """The results of a schedule of launches: on the CPU, or on the GPU where the inputs lie there."""
     device = inputs[0].device
-    source = triton.emit(made.kernels, typical("cuda"), made.names, True, tilings)
+    source = triton.emit(made.kernels, typical("cuda"), made.names, True, shapes)
     memory = _memory(made, inputs, device)
     names = dict(zip(made.kernels, made.names, strict=True))
     launch = _launcher(source, made.names, folder, device)

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeAlias
 
 from stator.base.device import Device
+from stator.codegen.triton.attention import attention_launch, attention_text
 from stator.codegen.triton.matmul import matmul_launch, matmul_text
 from stator.codegen.triton.operators import ONLINE, PREAMBLE
 from stator.codegen.triton.printer import function_text, launch_text
 from stator.kernel import ir
+from stator.kernel.attention import AttentionPlan, Rows, plan_attention
 from stator.kernel.blocks import BlockPlan, choose
-from stator.kernel.matmul import Matmul, Tiling, matmul_of, planned
-from stator.kernel.matmul import choose as choose_tiling
+from stator.kernel.matmul import Matmul, Tiling, matmul_of, plan_matmul
 from stator.kernel.strategies import blocks, tiles
 from stator.kernel.verify import verify
 from stator.loop.kernel import Kernel, kernel_name
+
+#: How much a program of a product, or of attention, takes at once.
+Shape: TypeAlias = Tiling | Rows
 
 
 def emit(
@@ -26,12 +31,12 @@ def emit(
     device: Device,
     names: Sequence[str] = (),
     check: bool = False,
-    tilings: Mapping[Kernel, Tiling] = MappingProxyType({}),
+    shapes: Mapping[Kernel, Shape] = MappingProxyType({}),
 ) -> str:
     """A Python file with functions called k0, k1, … where they have no names, and what launches need to know of each.
 
-    Products have the given `tilings`, others one by rule. With `check` it raises GrammarError where the kernel IR
-    breaks its rules.
+    Products and attention have the given `shapes`, others one by rule. With `check` it raises GrammarError where the
+    kernel IR breaks its rules.
     """
     parts = [PREAMBLE]
     named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)
@@ -39,8 +44,11 @@ def emit(
     texts: list[str] = []
     launches: list[str] = []
     for kernel, name in named:
-        plan = plan_of(kernel, device, tilings.get(kernel))
-        if isinstance(plan, Matmul):
+        plan = plan_of(kernel, device, shapes.get(kernel))
+        if isinstance(plan, AttentionPlan):
+            texts.append(attention_text(plan, name))
+            launches.append(attention_launch(plan, name, device.warp))
+        elif isinstance(plan, Matmul):
             functions.append(tiles(plan, name))
             texts.append(matmul_text(plan, functions[-1]))
             launches.append(matmul_launch(plan, functions[-1], device.warp))
@@ -55,11 +63,11 @@ def emit(
     return "\n\n".join([*parts, *texts, "\n".join(["LAUNCHES = {", *launches, "}\n"])])
 
 
-def plan_of(kernel: Kernel, device: Device, tiling: Tiling | None = None) -> Matmul | BlockPlan:
-    """How a kernel runs: as tiles of a product, of this tiling or by rule, or in blocks."""
+def plan_of(kernel: Kernel, device: Device, shape: Shape | None = None) -> Matmul | AttentionPlan | BlockPlan:
+    """How a kernel runs: as tiles of a product or rows of attention, of this shape or by rule, or in blocks."""
+    if kernel.attention is not None:
+        return plan_attention(kernel, device, shape if isinstance(shape, Rows) else None)
     product = matmul_of(kernel, device)
     if product is None:
         return choose(kernel, device)
-    if tiling is not None:
-        return planned(kernel, product, tiling, device)
-    return choose_tiling(kernel, product, device)
+    return plan_matmul(kernel, product, device, shape if isinstance(shape, Tiling) else None)

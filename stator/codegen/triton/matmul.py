@@ -25,8 +25,7 @@ def matmul_text(plan: Matmul, function: ir.Function) -> str:
 
 def matmul_launch(plan: Matmul, function: ir.Function, warp: int) -> str:
     """What launches of it need to know."""
-    batch, rows, columns = plan.tiles()
-    return launch_text(function, warp, batch * rows * columns, {"num_stages": plan.tiling.stages})
+    return launch_text(function, warp, plan.programs, {"num_stages": plan.tiling.stages})
 
 
 class _Printer(Printer):
@@ -63,12 +62,23 @@ class _Printer(Printer):
     # ---- the program
 
     def head(self) -> None:
-        wide = ".to(tl.int64)" if self.wide else ""
-        self.add("program = tl.program_id(0)" + wide)
-        if self.function.symbols:
+        symbols = [symbol.name for symbol in self.function.symbols]
+        if symbols:
             self.add("if WIDE:")
-            for name in ["program", *[symbol.name for symbol in self.function.symbols]]:
+            for name in symbols:
                 self.add(f"    {name} = {name}.to(tl.int64)")
+        if self.plan.tiling.persistent:
+            batch, rows, columns = self.plan.tiles()
+            tiles, cores = _text(batch * rows * columns), self.plan.cores
+            self.add(f"for program in tl.range(tl.program_id(0), {tiles}, {cores}, flatten=True):")
+            self.indent += "    "
+        else:
+            self.add("program = tl.program_id(0)")
+        if self.wide:
+            self.add("program = program.to(tl.int64)")
+        if symbols:
+            self.add("if WIDE:")
+            self.add("    program = program.to(tl.int64)")
         self.order()
         for letter, shape in (("m", "[:, None]"), ("n", "[None, :]")):
             self.add(f"{letter} = ({letter}_tile * {self.step[letter]} + tl.arange(0, {self.step[letter]})){shape}")

@@ -21,6 +21,7 @@ from stator.kernel import ir
 from stator.loop import scalar
 from stator.loop.extent import wrapped
 from stator.loop.index import Axis, Index, Indirect
+from stator.loop.kernel import Param
 from stator.loop.magnitude import reach
 from stator.sizes import Extent, Size
 from stator.sizes.writing import postfix
@@ -54,17 +55,32 @@ def launch_text(
     options: dict[str, object] = {"num_warps": max(function.threads // warp, 1), "enable_fp_fusion": False, **more}
     if function.checks:
         options |= {"debug": True, "sanitize_overflow": False}  # without `debug`, Triton drops assertions
+    sizes = tuple([symbol.name for symbol in function.symbols])
+    limits = tuple([(program(most), limit) for most, limit in _counted(function)]) if function.symbols else ()
+    return launch_entry(function.name, function.params, program(grid), options, f"{grid} blocks", sizes, limits)
+
+
+def launch_entry(
+    name: str,
+    params: Sequence[Param],
+    grid: object,
+    options: Mapping[str, object],
+    remark: str = "",
+    sizes: tuple[str, ...] = (),
+    limits: tuple[tuple[object, int], ...] = (),
+) -> str:
+    """An entry of `LAUNCHES`: a grid is a number, or a program over the sizes."""
     launch = {
-        "types": tuple([POINTERS[param.dtype] for param in function.params]),
+        "types": tuple([POINTERS[param.dtype] for param in params]),
         # a single element may lie anywhere: its alignment is worth no second binary
-        "aligned": tuple([param.numel != 1 or param.role != "in" for param in function.params]),
-        "sizes": tuple([symbol.name for symbol in function.symbols]),
-        "grid": program(grid),
-        "limits": tuple([(program(most), limit) for most, limit in _counted(function)]) if function.symbols else (),
+        "aligned": tuple([param.numel != 1 or param.role != "in" for param in params]),
+        "sizes": sizes,
+        "grid": grid,
+        "limits": limits,
         "options": options,
     }
-    lines = [f"        {name!r}: {value!r}," for name, value in launch.items()]
-    return "\n".join([f"    {function.name!r}: {{  # {grid} blocks", *lines, "    },"])
+    lines = [f"        {key!r}: {value!r}," for key, value in launch.items()]
+    return "\n".join([f"    {name!r}: {{  # {remark or f'{grid} blocks'}", *lines, "    },"])
 
 
 def _loops(function: ir.Function) -> list[ir.Loop]:

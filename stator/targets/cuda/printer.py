@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from stator.base.device import Device
 from stator.base.options import Options
 from stator.codegen import triton
-from stator.kernel.matmul import Tiling
 from stator.loop.kernel import Kernel
 from stator.runtime.artifact import Unit
 from stator.targets.cuda import autotune
@@ -20,19 +19,18 @@ SUFFIX, COMMENT = "py", "#"
 
 
 def emit(kernels: Sequence[Kernel], names: Sequence[str], device: Device, options: Options) -> list[Unit]:
-    """One unit, whose kernels compile side by side; under `autotune` with products in the tilings that are fastest."""
-    tilings = _tilings(kernels, device, options)
-    return [Unit(triton.emit(kernels, device, names, options.verify, tilings), tuple(names), (), "triton")]
+    """One unit, whose kernels compile side by side; under `autotune` in the shapes that were the fastest."""
+    shapes = _shapes(kernels, device, options)
+    return [Unit(triton.emit(kernels, device, names, options.verify, shapes), tuple(names), (), "triton")]
 
 
 def reason(kernel: Kernel, device: Device, options: Options) -> str:
-    """What `blocks` or `matmul` chose, or was measured."""
-    plan = triton.plan_of(kernel, device, _tilings([kernel], device, options).get(kernel))
-    return plan.reason(device)
+    """What `kernel/` chose, or was measured."""
+    return triton.plan_of(kernel, device, _shapes([kernel], device, options).get(kernel)).reason(device)
 
 
-def _tilings(kernels: Sequence[Kernel], device: Device, options: Options) -> Mapping[Kernel, Tiling]:
+def _shapes(kernels: Sequence[Kernel], device: Device, options: Options) -> Mapping[Kernel, triton.Shape]:
     """What was measured, where that was asked for."""
     if not options.autotune:
         return {}
-    return {kernel: found.tiling for kernel, found in autotune.tilings(kernels, device, options).items()}
+    return {kernel: found.shape for kernel, found in autotune.shapes(kernels, device, options).items()}
