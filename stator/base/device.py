@@ -51,6 +51,7 @@ class Device:
     product_blocks: bool = False  # whether vectors and registers suffice for loops to compute larger ones too
     tile_products: bool = False  # whether it multiplies tiles of matrices
     tile_sums: int = 0  # float32 that a warp has registers for, of the sums of a tile
+    core_registers: int = 0  # of 32 bits, that the programs on a core share
     shared_bytes: int = 0  # near a core, for tiles on their way from memory
     product_rate: float = 0.0  # multiplications and additions of half types in a second, on tiles
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS

@@ -16,6 +16,7 @@ from math import prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
+from stator.kernel.blocks import power_of_two
 from stator.kernel.decisions import pieces_of
 from stator.loop.collision import scatters
 from stator.loop.contraction import Contraction, contraction
@@ -24,16 +25,24 @@ from stator.sizes import Extent, hint, minimum
 
 #: Rows of tiles that programs go through together.
 GROUP = 8
-#: Least sides of a tile that tensor cores multiply, as (rows, columns, terms).
-LEAST = 16, 16, 16
-#: Tiles by rows and columns with the warps that hold their sums, the one that reuses most first.
+#: Sides of a tile that tensor cores multiply, at least.
+LEAST = 16
+#: Tiles: rows, columns, terms of a step, stages, warps that hold the sums. Of those with the same sides, the one that
+#: was the fastest on an H100 (bfloat16, 8,192³) comes first.
 TILES = (
-    (128, 256, 8), (256, 128, 8), (128, 128, 4), (128, 128, 8), (64, 256, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4),
-    (32, 128, 4), (32, 64, 4), (16, 128, 4), (16, 64, 4), (16, 32, 2), (64, 32, 4), (64, 16, 4), (32, 32, 4),
-    (128, 32, 4),
+    (128, 256, 64, 3, 8), (128, 256, 64, 4, 8), (128, 256, 32, 4, 8), (256, 128, 64, 3, 8), (256, 128, 64, 4, 8),
+    (128, 128, 64, 4, 4), (128, 128, 64, 3, 4), (128, 128, 64, 4, 8), (64, 256, 64, 4, 4), (256, 64, 64, 4, 4),
+    (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4), (64, 64, 128, 3, 4), (128, 32, 64, 4, 4),
+    (32, 128, 64, 4, 4), (64, 32, 128, 3, 4), (32, 64, 128, 3, 4), (32, 32, 128, 4, 4), (16, 128, 64, 5, 4),
+    (16, 64, 128, 4, 4), (16, 32, 128, 4, 4), (16, 16, 256, 3, 2), (128, 16, 64, 5, 4), (64, 16, 128, 4, 4),
+    (32, 16, 128, 4, 4),
 )  # fmt: skip
-#: Terms of a step with the stages that are tried with them.
-STEPS = ((64, 3), (64, 4), (128, 3), (32, 5), (128, 2), (32, 4))
+#: Results of a tile from which on programs may be persistent.
+LARGE = 128 * 128
+#: Registers of a thread beside its sums.
+OTHERS = 80
+#: Seconds until the pipeline of a tile is full, and its results are stored.
+FILL = 1.5e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +128,22 @@ def plan_matmul(kernel: Kernel, product: Contraction, device: Device, tiling: Ti
 def candidates(product: Contraction, device: Device) -> list[Tiling]:
     """Every tiling that fits the device, the one that is estimated to be the fastest first."""
     batch, rows, columns, terms = map(hint, extents(product))
-    found: list[Tiling] = []
-    for m, n, warps in TILES:
+    found: dict[Tiling, None] = {}
+    for m, n, k, stages, warps in TILES:
+        tiling = Tiling(m, n, min(k, max(LEAST, power_of_two(terms))), stages, warps)
         if too_large(m, rows) or too_large(n, columns) or m * n * len(product.sums) > device.tile_sums * warps:
             continue
-        many = batch * pieces_of(rows, m) * pieces_of(columns, n) > device.cores
-        for k, stages in STEPS:
-            tiling = Tiling(m, n, k, stages, warps)
-            if not too_large(k, terms) and shared_bytes(product, tiling) <= device.shared_bytes:
-                found += [tiling, replace(tiling, persistent=True)] if many else [tiling]
-    if not found:
-        found.append(Tiling(*LEAST, 2, 1))
-    return sorted(found, key=lambda tiling: estimate(product, tiling, device))
+        if shared_bytes(product, tiling) > device.shared_bytes:
+            continue
+        found[tiling] = None
+        if m * n >= LARGE and batch * pieces_of(rows, m) * pieces_of(columns, n) > device.cores:
+            found[replace(tiling, persistent=True)] = None
+    return sorted(found or [Tiling(LEAST, LEAST, LEAST, 2, 1)], key=lambda tiling: estimate(product, tiling, device))
 
 
 def too_large(side: int, extent: int) -> bool:
     """Whether more than half of a side, which might be shorter, is past the end."""
-    return side > LEAST[0] and side >= 2 * extent
+    return side > LEAST and side >= 2 * extent
 
 
 def shared_bytes(product: Contraction, tiling: Tiling) -> int:
@@ -155,8 +163,8 @@ def estimate(product: Contraction, tiling: Tiling, device: Device) -> float:
     many = len(product.sums)
     steps = pieces_of(terms, tiling.terms)
     programs = batch * pieces_of(rows, tiling.rows) * pieces_of(columns, tiling.columns)
-    fit = min(device.shared_bytes // max(shared_bytes(product, tiling), 1), 2048 // (32 * tiling.warps), 8)
-    fit = max(1, min(fit, device.tile_sums * 16 // (tiling.rows * tiling.columns * many)))
+    registers = tiling.rows * tiling.columns * many + OTHERS * tiling.warps * device.warp
+    fit = max(1, min(device.shared_bytes // shared_bytes(product, tiling), device.core_registers // registers))
     waves = pieces_of(programs, device.cores * fit)
     side = tiling.rows * tiling.columns / (tiling.rows + tiling.columns)
     rate = device.product_rate / device.cores * min(1.0, (side / 85.0) ** 0.5)
@@ -164,6 +172,5 @@ def estimate(product: Contraction, tiling: Tiling, device: Device) -> float:
     brought = (tiling.rows + tiling.columns * many) * tiling.terms * ITEMSIZE[product.dtype]
     near = device.bandwidth * 2.5 / device.cores
     step = max(work / rate, brought / near) * min(fit, max(1, programs / device.cores))
-    fill = 1e-6 + tiling.stages * brought / near
     whole = (rows + columns) * terms * batch * many * ITEMSIZE[product.dtype] / device.bandwidth
-    return max(waves * (steps * step + fill), whole)
+    return max(waves * (steps * step + FILL), whole)

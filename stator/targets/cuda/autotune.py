@@ -31,7 +31,7 @@ from stator.sizes import hint
 from stator.targets.cuda import toolchain
 
 #: How many candidates of a kernel are timed.
-TRIED = 12
+TRIED = 16
 #: Calls in a sample, and samples, of which the least counts.
 CALLS, SAMPLES = 20, 3
 #: Seconds of a sample, after which a slow candidate is called less often.
