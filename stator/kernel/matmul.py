@@ -86,10 +86,10 @@ class Matmul:
 
     def reason(self, device: Device) -> str:
         """The decision in a line."""
-        batch, rows, columns = map(hint, self.tiles())
+        batch, rows, columns = [hint(count) for count in self.tiles()]
         many = f"{len(self.product.sums)} products" if len(self.product.sums) > 1 else "a product"
         where = f"{batch} × " * (batch > 1)
-        waves = batch * rows * columns / device.cores
+        waves = hint(batch * rows * columns) / device.cores
         return f"{many} of {self.product.dtype} in {where}{rows} × {columns} tiles of {self.tiling}: {waves:.1f} waves"
 
 
@@ -127,7 +127,7 @@ def plan_matmul(kernel: Kernel, product: Contraction, device: Device, tiling: Ti
 
 def candidates(product: Contraction, device: Device) -> list[Tiling]:
     """Every tiling that fits the device, the one that is estimated to be the fastest first."""
-    batch, rows, columns, terms = map(hint, extents(product))
+    batch, rows, columns, terms = [hint(extent) for extent in extents(product)]
     found: dict[Tiling, None] = {}
     for m, n, k, stages, warps in TILES:
         tiling = Tiling(m, n, min(k, max(LEAST, power_of_two(terms))), stages, warps)
@@ -159,7 +159,7 @@ def estimate(product: Contraction, tiling: Tiling, device: Device) -> float:
     A tile of fewer elements multiplies slower, as its operands are used less often; so does one whose pipeline is
     short, which has to fill in each program.
     """
-    batch, rows, columns, terms = map(hint, extents(product))
+    batch, rows, columns, terms = [hint(extent) for extent in extents(product)]
     many = len(product.sums)
     steps = pieces_of(terms, tiling.terms)
     programs = batch * pieces_of(rows, tiling.rows) * pieces_of(columns, tiling.columns)

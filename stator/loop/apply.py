@@ -46,8 +46,10 @@ def step(group: Group, facts: Facts, known: Launches, rounds: bool = True) -> St
 
 def _launch_of(node: Extern, kernel: Kernel) -> Launch:
     """The launch of a kernel that is no nest."""
-    args = [Pointer(view.buffer, length(view.offset, view.offset, view.offset)) for view in node.views()]
-    args += [Pointer(buffer.name) for buffer in node.outputs]
+    args = [Pointer(buffer.name) for buffer in node.outputs]
+    for view in reversed(node.views()):
+        assert type(view.offset) is int, "an address is a constant number of elements behind a buffer's first"
+        args.insert(0, Pointer(view.buffer, view.offset))
     return Launch(kernel, tuple(args), operators=(Operator(node.name),))
 
 

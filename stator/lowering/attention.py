@@ -28,8 +28,8 @@ from stator.lowering.context import Context
 from stator.lowering.extern import call, read_results
 from stator.lowering.product import TAKES_LOOP
 from stator.lowering.table import replaces
-from stator.lowering.value import HALF, Indices, LazyTensor, Place, Spec, broadcast, over, placed
-from stator.sizes.strides import span
+from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, over, placed
+from stator.sizes.strides import contiguous, span
 
 #: Weight of a bias up to which it is computed where it is added.
 CHEAP = 16
@@ -133,6 +133,9 @@ def _may(context: Context, asked: _Call) -> bool:
         return False
     if asked.causal and queries != keys:  # libraries do not agree on where the diagonal is
         return False
+    places = [context.place(x) for x in tensors[:3]]
+    if any(type(n) is not int for place in places for n in (place.offset, *place.stride)):
+        return False
     largest = max(batches * heads * n * m for n, m in ((queries, width), (keys, width), (keys, asked.v.size[-1])))
     return bool(largest < MOST)
 
@@ -150,7 +153,7 @@ def _forward(context: Context, out: Sequence[Any], asked: _Call) -> Any:
     if isinstance(logs, Spec) and len(logs.size) >= 3 and logs.size[2] >= asked.q.size[2]:
         sums = _buffer(context, logs)
     else:
-        sums = context.buffer(asked.q.size[:3], _dense(asked.q.size[:3]), "f32")
+        sums = context.buffer(asked.q.size[:3], contiguous(asked.q.size[:3]), "f32")
     spares = [_buffer(context, one) for i, one in enumerate(others, 2) if i in read and _is_spare(context, one)]
     values = {"q": asked.q, "k": asked.k, "v": asked.v}
     _launch(context, "forward", asked, values, {"o": o, "l": sums}, spares)
@@ -207,14 +210,15 @@ def _launch(
     strides = [
         (name, view.stride[: 3 if name in ("l", "delta") else 4]) for name, view in zip(read, views, strict=True)
     ]
-    strides += [(name, buffer.stride[: 3 if name == "l" else 4]) for name, buffer in written.items()]
+    strides += [(name, _known(buffer.stride)[: 3 if name == "l" else 4]) for name, buffer in written.items()]
     score, extra = _score(context, asked, len(views))
     views += extra
-    (batches, heads, queries, width), keys = asked.q.size, asked.k.size[2]
+    (batches, heads, queries, width), (_, shared, keys, _) = _known(asked.q.size), _known(asked.k.size)
     attention = Attention(
-        kind, asked.q.dtype, batches, heads, heads // asked.k.size[1], queries, keys, width, asked.v.size[-1],
+        kind, asked.q.dtype, batches, heads, heads // shared, queries, keys, width,
+        _known(asked.v.size)[3],
         tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), asked.causal, score, len(spares),
-        int(written["l"].size[2]) if "l" in written else queries,
+        _known(written["l"].size)[2] if "l" in written else queries,
     )  # fmt: skip
     buffers = [*written.values(), *spares]
     made = _kernel(context, attention, views, buffers)
@@ -239,7 +243,8 @@ def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, lis
         return None, []
     if bias.place is None and bias.weight > CHEAP:
         context.place(bias)
-    at = tuple([axis.index for axis in axes(*asked.q.size[:3], asked.k.size[2])])
+    batches, heads, queries, keys = _known((*asked.q.size[:3], asked.k.size[2]))
+    at = tuple([axis.index for axis in axes(batches, heads, queries, keys)])
     value = e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
     views: dict[str, View] = {}
 
@@ -268,5 +273,7 @@ def _value(one: Spec, buffer: Buffer) -> LazyTensor:
     return over(value, buffer.opaque) if buffer.opaque else value
 
 
-def _dense(size: Sequence[int]) -> tuple[int, ...]:
-    return (size[1] * size[2], size[2], 1)
+def _known(size: Size) -> tuple[int, ...]:
+    """A size of numbers."""
+    assert all(type(n) is int for n in size), "symbolic sizes are a library's"
+    return tuple([int(n) for n in size])

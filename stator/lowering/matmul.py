@@ -15,12 +15,13 @@ from math import prod
 import torch
 from torch.fx import Node
 
+from stator.fake.symbolic import extents
 from stator.graphs.calls import is_view
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Axis, Index
 from stator.lowering.context import Context
-from stator.lowering.value import Indices, LazyTensor, Place, Spec, broadcast, placed
+from stator.lowering.value import Indices, LazyTensor, Place, Size, Spec, broadcast, placed
 from stator.sizes.strides import contiguous
 
 #: The dtypes of products that are nests.
@@ -59,7 +60,7 @@ def _is_copy(operand: LazyTensor, at: Indices) -> bool:
     return any(read.attr[1].stride(axis) == 1 for index in at[-2:] for axis in index.axes())
 
 
-def _joined(at: Indices, parts: Sequence[tuple[int, ...]]) -> list[Index]:
+def _joined(at: Indices, parts: Sequence[Size]) -> list[Index]:
     """The index of each dim that is several loops."""
     joined, start = [], 0
     for part in parts:
@@ -71,18 +72,18 @@ def _joined(at: Indices, parts: Sequence[tuple[int, ...]]) -> list[Index]:
     return joined
 
 
-def _loops(node: Node | None, size: Sequence[int]) -> list[tuple[int, ...]]:
+def _loops(node: Node | None, size: Size) -> list[Size]:
     """For each dim of a product the dims in which the first view that divides them reads it."""
     for user in node.users if node is not None else ():
         value = user.meta.get("val")
         if is_view(user) and isinstance(value, torch.Tensor):
-            parts = divided(size, value.shape)
+            parts = divided(size, extents(value.shape))
             if parts is not None and max(map(len, parts)) > 1:
                 return parts
     return [(n,) for n in size]
 
 
-def divided(size: Sequence[int], into: Sequence[int]) -> list[tuple[int, ...]] | None:
+def divided(size: Size, into: Size) -> list[Size] | None:
     """Dims as products of runs of other dims; None where these are no such runs, or not all are numbers.
 
     divided((6, 8), (2, 3, 4, 2))  ->  [(2, 3), (4, 2)]

@@ -8,7 +8,7 @@ Neighbours: `printer.py` writes statements, `kernel/matmul.py` decides, `kernel/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from stator.codegen.triton.operators import TYPES
 from stator.codegen.triton.printer import NO_LANES, Lanes, Printer, launch_text
@@ -149,7 +149,7 @@ class _Printer(Printer):
         body: Sequence[ir.Statement],
         wanted: dict[ir.Value, None],
         lanes: dict[ir.Value, Lanes],
-        made: dict[ir.Value, ir.Statement],
+        made: Mapping[ir.Value, ir.Statement],
     ) -> None:
         """What factors of one side need, and they themselves, with zeros past the end."""
         needed = set(wanted)
@@ -203,7 +203,7 @@ class _Printer(Printer):
         self.add(f"tl.store({statement.memory} + ({points}), {text}{guard})")
 
 
-def _factors(s: ir.Assign, made: dict[ir.Value, ir.Statement]) -> tuple[ir.Value, ir.Value]:
+def _factors(s: ir.Assign, made: Mapping[ir.Value, ir.Statement]) -> tuple[ir.Value, ir.Value]:
     """The factors of what is added, as they are before an exact conversion where both are of half precision."""
     product = made[s.args[1]]  # type: ignore[index]
     assert s.op == "add" and isinstance(product, ir.Let) and product.op == "mul"
@@ -213,7 +213,7 @@ def _factors(s: ir.Assign, made: dict[ir.Value, ir.Statement]) -> tuple[ir.Value
     return left, right
 
 
-def _narrow(value: ir.Value, made: dict[ir.Value, ir.Statement]) -> ir.Value:
+def _narrow(value: ir.Value, made: Mapping[ir.Value, ir.Statement]) -> ir.Value:
     match made.get(value):
         case ir.Let(op="cast", args=(ir.Value() as source,)) if source.dtype in ("bf16", "f16"):
             return source

@@ -26,7 +26,8 @@ def typical(cores: int = 0) -> Device:
     return Device(
         KIND, "typical", cores or 132, vector_bytes=16, cache_bytes=50 << 20, launch_cost=3e-6, bandwidth=3e12,
         row_elements=_row(1 << 16), near_bytes=1 << 16, warp=WARP, waves=2, columns=64, min_row=1 << 16,
-        min_rows=32, tile_products=True, tile_sums=4096, core_registers=1 << 16, shared_bytes=227 << 10, product_rate=9.9e14, atomics=ATOMICS,
+        min_rows=32, tile_products=True, tile_sums=4096, core_registers=1 << 16, shared_bytes=227 << 10,
+        product_rate=9.9e14, atomics=ATOMICS,
     )  # fmt: skip
 
 
