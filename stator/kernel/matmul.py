@@ -161,11 +161,11 @@ def estimate(product: Contraction, tiling: Tiling, device: Device) -> float:
     """
     batch, rows, columns, terms = [hint(extent) for extent in extents(product)]
     many = len(product.sums)
-    steps = pieces_of(terms, tiling.terms)
-    programs = batch * pieces_of(rows, tiling.rows) * pieces_of(columns, tiling.columns)
+    steps = hint(pieces_of(terms, tiling.terms))
+    programs = hint(batch * pieces_of(rows, tiling.rows) * pieces_of(columns, tiling.columns))
     registers = tiling.rows * tiling.columns * many + OTHERS * tiling.warps * device.warp
     fit = max(1, min(device.shared_bytes // shared_bytes(product, tiling), device.core_registers // registers))
-    waves = pieces_of(programs, device.cores * fit)
+    waves = hint(pieces_of(programs, device.cores * fit))
     side = tiling.rows * tiling.columns / (tiling.rows + tiling.columns)
     rate = device.product_rate / device.cores * min(1.0, (side / 85.0) ** 0.5)
     work = 2.0 * tiling.rows * tiling.columns * tiling.terms * many

@@ -207,16 +207,13 @@ def _launch(
     """A kernel on the memory of what it reads and writes."""
     read, _ = TENSORS[kind]
     views = [context.view(values[name]) for name in read]
-    strides = [
-        (name, view.stride[: 3 if name in ("l", "delta") else 4]) for name, view in zip(read, views, strict=True)
-    ]
-    strides += [(name, _known(buffer.stride)[: 3 if name == "l" else 4]) for name, buffer in written.items()]
+    lying: list[tuple[str, View | Buffer]] = [*zip(read, views, strict=True), *written.items()]
+    strides = [(name, _known(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
     score, extra = _score(context, asked, len(views))
     views += extra
     (batches, heads, queries, width), (_, shared, keys, _) = _known(asked.q.size), _known(asked.k.size)
     attention = Attention(
-        kind, asked.q.dtype, batches, heads, heads // shared, queries, keys, width,
-        _known(asked.v.size)[3],
+        kind, asked.q.dtype, batches, heads, heads // shared, queries, keys, width, _known(asked.v.size)[3],
         tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), asked.causal, score, len(spares),
         _known(written["l"].size)[2] if "l" in written else queries,
     )  # fmt: skip
