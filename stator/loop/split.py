@@ -17,6 +17,7 @@ from math import prod
 from stator.base.device import Device
 from stator.loop import scalar
 from stator.loop.canonical import indices_in, merged
+from stator.loop.contraction import Contraction, contraction
 from stator.loop.deps import along_rows
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
@@ -25,6 +26,8 @@ from stator.loop.space import flat
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
+#: Sides of a tile of a product, and terms of a piece of one that is worth its part of another pass over results.
+_SIDE, _LEAST_TERMS = 64, 512
 #: The reductions that may be split, and what joins two parts.
 _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
@@ -54,9 +57,10 @@ def _parts(nest: Nest, device: Device) -> Iterator[Node]:
         yield from _parts(replace(nest, buffer=buffer, index=position), device)
         yield replace(nest, axes=points, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
         return
-    count = _pieces(nest, nodes, device)
+    product = contraction([nest.value], nest.axes, nest.reduce_axes) if device.tile_products else None
+    count = _pieces(nest, nodes, device) if product is None else _pieces_of_terms(product, device)
     if count:
-        yield from _split(nest, nodes, count)
+        yield from _split(nest, nodes, count, product is not None or _columns(nest, nodes))
     else:
         yield nest
 
@@ -106,15 +110,25 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device) -> int:
     return pieces if pieces > 1 else 0
 
 
+def _pieces_of_terms(product: Contraction, device: Device) -> int:
+    """Into how many pieces the terms of a product fall whose tiles do not fill half of the device."""
+    batch, rows, columns, terms = (
+        prod([hint(axis.size) for axis in axes])
+        for axes in (product.batch, product.rows, product.columns, product.terms)
+    )
+    tiles = batch * -(-rows // _SIDE) * -(-columns // _SIDE)
+    pieces = min(device.cores // tiles, terms // _LEAST_TERMS)
+    return pieces if pieces > 1 else 0
+
+
 def _columns(nest: Nest, nodes: tuple[Expr, ...]) -> bool:
     return bool(nest.axes) and not along_rows([n.attr[1] for n in nodes if n.op == "load"], nest.reduce_axes)
 
 
-def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int) -> Iterator[Node]:
-    """Innermost reductions first: each becomes two nests and then a load. Results along the fast axis stay there."""
+def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int, columns: bool) -> Iterator[Node]:
+    """Innermost reductions first: each becomes two nests and then a load. With `columns`, results stay side by side."""
     outer = flat(nest.axes)
     size = tuple(axis.size for axis in nest.axes)
-    columns = _columns(nest, nodes)
     pieces = _divisor(prod([axis.size for axis in nest.reduce_axes]), pieces)
     piece = Axis("piece", pieces)
     memo: dict[Expr, Expr] = {}

@@ -120,3 +120,10 @@ def test_a_reduction_of_results_is_another_kernel(tmp_path: Path) -> None:
 def test_products_in_a_chain(tmp_path: Path) -> None:
     inputs = (torch.randn(32, 32).half(), torch.randn(32, 32).half(), torch.randn(32, 32).half())
     agree(lambda a, b, c: F.relu(a @ b) @ c, *inputs, folder=tmp_path, kernels=2)
+
+
+def test_many_terms_of_few_results_are_split(tmp_path: Path) -> None:
+    """Pieces of the terms are a batch; another kernel adds them up, with what is computed of the results."""
+    x, w, b = torch.randn(24, 2050).half(), torch.randn(40, 2050).half(), torch.randn(40).half()
+    text = agree(lambda x, w, b: F.relu(F.linear(x, w, b)), x, w, b, folder=tmp_path, kernels=2)
+    assert "x0 < 4, x1 < 24, x2 < 40" in text or "x2 < 4" in text, text
