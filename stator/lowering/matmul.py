@@ -22,8 +22,11 @@ from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Axis, Index
 from stator.lowering.context import Context
 from stator.lowering.value import Indices, LazyTensor, Place, Size, Spec, broadcast, placed
+from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
+#: Rows or columns of results that are in one tile; and the weight up to which an operand is computed for it.
+ONCE, CHEAP = 32, 8
 #: The dtypes of products that are nests.
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -34,8 +37,9 @@ def tiles(context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyT
     size = (*[n for part in parts for n in part], a.size[-1])
     probe = tuple([Axis(f"x{i}", n).index if n != 1 else ZERO for i, n in enumerate(size)])
     *batch, row, column = _joined(probe, parts)
-    for operand, at in ((a, (*batch, row, probe[-1])), (b, (*batch, probe[-1], column))):
-        if not _is_copy(operand, at):
+    sides = ((a, -2, (*batch, row, probe[-1]), out.size[-1]), (b, -1, (*batch, probe[-1], column), out.size[-2]))
+    for operand, number, at, times in sides:
+        if not (_is_copy(operand, at) or _is_read_once(context, operand, number, times)):
             context.place(operand)  # each element is read many times
 
     def body(at: Indices) -> Expr:
@@ -58,6 +62,14 @@ def _is_copy(operand: LazyTensor, at: Indices) -> bool:
     if read.op != "load" or not read.attr[1].is_linear():
         return False
     return any(read.attr[1].stride(axis) == 1 for index in at[-2:] for axis in index.axes())
+
+
+def _is_read_once(context: Context, operand: LazyTensor, number: int, times: Extent) -> bool:
+    """Whether an operand that only this product needs is cheap to compute, and is computed for one tile of results."""
+    given = context.node.args[number] if context.node is not None else None
+    if operand.place is not None or not isinstance(given, Node) or hint(times) > ONCE:
+        return False
+    return operand.weight <= CHEAP and context.uses[given].count == 1
 
 
 def _joined(at: Indices, parts: Sequence[Size]) -> list[Index]:

@@ -127,3 +127,15 @@ def test_many_terms_of_few_results_are_split(tmp_path: Path) -> None:
     x, w, b = torch.randn(24, 2050).half(), torch.randn(40, 2050).half(), torch.randn(40).half()
     text = agree(lambda x, w, b: F.relu(F.linear(x, w, b)), x, w, b, folder=tmp_path, kernels=2)
     assert "x0 < 4, x1 < 24, x2 < 40" in text or "x2 < 4" in text, text
+
+
+def test_a_weight_that_is_read_once_is_computed_where_it_is_read(tmp_path: Path) -> None:
+    """Of few rows, a tile has all: a weight in eight bits is never in memory as anything else."""
+
+    def dequantized(x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+        return F.linear(x, w.to(x.dtype) * scale)
+
+    w, scale = torch.randint(-127, 127, (48, 40), dtype=torch.int8), torch.rand(48, 1).bfloat16()
+    text = agree(dequantized, X[0, :8], w, scale, folder=tmp_path)
+    assert "in i8[1920]" in text
+    agree(dequantized, torch.randn(64, 40, dtype=HALF), w, scale, folder=tmp_path, kernels=2)
