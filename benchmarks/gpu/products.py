@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import stator
 from stator.base import log
+from stator.targets import toolchain
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,10 @@ def products() -> Iterator[Case]:
     for size in (4096, 8192):
         for turned in (False, True):
             yield product("", size, size, size, turned)
+        yield product("x.T @ w", size, size, size, False, lambda x, w: x.T @ w)
     yield product("", 2048, 2048, 2048, True)
+    yield product("", 4096, 768, 768, True)
+    yield product("", 512, 768, 50257, True)
     yield product("", 1024, 1024, 1024, True)
     yield product("", 512, 8192, 512, True)
 
@@ -120,6 +125,20 @@ def row(case: Case, found: dict[str, Any]) -> str:
     return f"| {name} | {times} | {rates[0]:.0f} | {rates[1]:.0f} | {unit} | {library / ours:.2f} | {taken} |"
 
 
+def by_rule(case: Case) -> str:
+    """Microseconds of the device for a call: compiled without measuring, compiled with it, eager."""
+    clock = toolchain("cuda").seconds
+    ways: list[Callable[..., Any]] = []
+    for options in ({}, {"autotune": True}):
+        stator.reset()
+        ways.append(stator.compile(case.fn, options=options))
+        ways[-1](*case.inputs)
+    times = [min(clock(partial(way, *case.inputs), 20) for _ in range(5)) * 1e6 for way in (*ways, case.fn)]
+    stator.reset()
+    externs = stator.explain(case.fn)(*case.inputs).externs
+    return f"| {case.name} | {times[0]:.1f} | {times[1]:.1f} | {times[2]:.1f} | {', '.join(externs) or 'ours'} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.products")
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}; all of them if none is named")
@@ -137,6 +156,10 @@ def main() -> None:
             for tiling in tilings if given.tried else ():
                 for shape, time in sorted(tiling["tried"], key=lambda tried: (isinstance(tried[1], str), tried[1])):
                     print(f"    {shape}: {time if isinstance(time, str) else f'{time * 1e6:.1f} µs'}", flush=True)
+    if not given.groups or "followed" in given.groups:
+        print("\n| case | by rule µs | by measurement µs | eager µs | by rule |\n|---|---:|---:|---:|---|")
+        for case in followed():
+            print(by_rule(case), flush=True)
 
 
 if __name__ == "__main__":

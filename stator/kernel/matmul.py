@@ -20,6 +20,7 @@ from stator.kernel.blocks import power_of_two
 from stator.kernel.decisions import pieces_of
 from stator.loop.collision import scatters
 from stator.loop.contraction import Contraction, contraction
+from stator.loop.expr import Expr, postorder
 from stator.loop.kernel import Kernel
 from stator.sizes import Extent, hint, minimum
 
@@ -42,7 +43,11 @@ LARGE = 128 * 128
 #: Registers of a thread beside its sums.
 OTHERS = 80
 #: Seconds until the pipeline of a tile is full, and its results are stored.
-FILL = 1.5e-6
+FILL = 2.5e-6
+#: Of what multiplies, and of memory, what a tile of the best sides gets: operations, and bytes from the cache.
+REACHED, CACHED = 0.8, 3.5
+#: `rows * columns / (rows + columns)` of those sides: how often what is brought is used.
+REUSED = 85.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,12 @@ def plan_matmul(kernel: Kernel, product: Contraction, device: Device, tiling: Ti
 
 
 def candidates(product: Contraction, device: Device) -> list[Tiling]:
-    """Every tiling that fits the device, the one that is estimated to be the fastest first."""
+    """Every tiling that fits the device, the one that is estimated to be the fastest first.
+
+    Persistent programs bring what the next tile needs while results are stored, where terms lie side by side in the
+    right factor. Elsewhere Triton does not overlap their loads, and they take more than twice as long.
+    """
+    turned = all(_along_terms(right, product) for _, _, right in product.sums)
     batch, rows, columns, terms = [hint(extent) for extent in extents(product)]
     found: dict[Tiling, None] = {}
     for m, n, k, stages, warps in TILES:
@@ -135,10 +145,16 @@ def candidates(product: Contraction, device: Device) -> list[Tiling]:
             continue
         if shared_bytes(product, tiling) > device.shared_bytes:
             continue
-        found[tiling] = None
-        if m * n >= LARGE and batch * pieces_of(rows, m) * pieces_of(columns, n) > device.cores:
+        if m * n >= LARGE and turned and batch * pieces_of(rows, m) * pieces_of(columns, n) > device.cores:
             found[replace(tiling, persistent=True)] = None
+        found[tiling] = None
     return sorted(found or [Tiling(LEAST, LEAST, LEAST, 2, 1)], key=lambda tiling: estimate(product, tiling, device))
+
+
+def _along_terms(factor: Expr, product: Contraction) -> bool:
+    """Whether the terms of a factor lie side by side."""
+    loads = [node.attr[1] for node in postorder([factor]) if node.op == "load"]
+    return any(index.stride(axis) == 1 for index in loads for axis in product.terms)
 
 
 def too_large(side: int, extent: int) -> bool:
@@ -156,8 +172,7 @@ def shared_bytes(product: Contraction, tiling: Tiling) -> int:
 def estimate(product: Contraction, tiling: Tiling, device: Device) -> float:
     """Seconds: waves of programs, each as long as multiplying takes, or bringing what is multiplied.
 
-    A tile of fewer elements multiplies slower, as its operands are used less often; so does one whose pipeline is
-    short, which has to fill in each program.
+    A tile of fewer elements multiplies slower, as its operands are used less often.
     """
     batch, rows, columns, terms = [hint(extent) for extent in extents(product)]
     many = len(product.sums)
@@ -166,11 +181,11 @@ def estimate(product: Contraction, tiling: Tiling, device: Device) -> float:
     registers = tiling.rows * tiling.columns * many + OTHERS * tiling.warps * device.warp
     fit = max(1, min(device.shared_bytes // shared_bytes(product, tiling), device.core_registers // registers))
     waves = hint(pieces_of(programs, device.cores * fit))
-    side = tiling.rows * tiling.columns / (tiling.rows + tiling.columns)
-    rate = device.product_rate / device.cores * min(1.0, (side / 85.0) ** 0.5)
+    reused = min(1.0, tiling.rows * tiling.columns / (tiling.rows + tiling.columns) / REUSED)
+    rate = device.product_rate / device.cores * REACHED * reused**0.5
     work = 2.0 * tiling.rows * tiling.columns * tiling.terms * many
     brought = (tiling.rows + tiling.columns * many) * tiling.terms * ITEMSIZE[product.dtype]
-    near = device.bandwidth * 2.5 / device.cores
-    step = max(work / rate, brought / near) * min(fit, max(1, programs / device.cores))
+    step = max(work / rate, brought * device.cores / (device.bandwidth * CACHED))
+    step *= min(fit, max(1.0, programs / device.cores))
     whole = (rows + columns) * terms * batch * many * ITEMSIZE[product.dtype] / device.bandwidth
     return max(waves * (steps * step + FILL), whole)

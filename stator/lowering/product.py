@@ -97,7 +97,7 @@ def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> boo
     *batches, rows, columns = out.size
     terms = a.size[-1]
     if context.device.tile_products:
-        return False
+        return matmul.wins(context, out, a, b)
     if terms == 1:
         return True
     left, right = context.place(a).stride, context.place(b).stride
