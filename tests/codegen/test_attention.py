@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 import torch
 from torch import Tensor, fx
 
+from stator.codegen import triton
 from stator.fake.tensor import make
 from stator.kernel.attention import Rows
+from stator.loop import tables
+from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.lowering.product import TAKES_LOOP
@@ -51,11 +55,15 @@ class Graph:
         made.meta["val"], self.metas[made] = node.meta["val"][i], self.metas[node][i]
         return made
 
-    def run(self, results: list[fx.Node], folder: Path, rows: Rows | None = None, device: str = "cpu") -> list[Tensor]:
-        """The results, by kernels with so many rows at once, or by rule."""
+    def scheduled(self, results: list[fx.Node]) -> Schedule:
+        """Its kernels."""
         self.graph.output(tuple(results))
         record = typical("cuda")
-        made = schedule(lower(fx.GraphModule({}, self.graph), "test", record), record)
+        return schedule(lower(fx.GraphModule({}, self.graph), "test", record), record)
+
+    def run(self, results: list[fx.Node], folder: Path, rows: Rows | None = None, device: str = "cpu") -> list[Tensor]:
+        """The results, by kernels with so many rows at once, or by rule."""
+        made = self.scheduled(results)
         shapes = {kernel: rows for kernel in made.kernels if kernel.attention is not None} if rows else {}
         return tiled.run(made, [x.to(device) for x in self.inputs], folder, shapes)
 
@@ -173,3 +181,36 @@ def test_a_bias(name: str, causal: bool, tmp_path: Path) -> None:
     found = back.run([back.part(node, i) for i in range(3)], tmp_path, ROWS[1])
     for ours, leaf in zip(found, wide, strict=True):
         close(ours, leaf.grad, 6.0)
+
+
+def test_what_is_no_number_stays_none(tmp_path: Path) -> None:
+    """In the rows that see it, and in no others."""
+    q, k, v = (heads(1, 1, 40, 32, torch.bfloat16) for _ in range(3))
+    q[0, 0, 3], v[0, 0, 20, 5] = torch.nan, torch.inf
+    made = Graph()
+    node = made.call(FLASH, *map(made.given, (q, k, v)), 0.0, True)
+    o, logs = made.run([made.part(node, 0), made.part(node, 1)], tmp_path, ROWS[0])
+    wanted, _ = exact(q.double(), k.double(), v.double(), None, True, None)
+    assert torch.equal(o.isnan(), wanted.isnan()) and torch.equal(o.isinf(), wanted.isinf())
+    assert logs.isnan().nonzero().tolist() == [[0, 0, 3]]
+
+
+def test_text(golden: Callable[[str, str], None]) -> None:
+    """Forward with a bias; both kernels of gradients, where heads share keys and the diagonal is the end."""
+    with tables.session():
+        q, k, v = (torch.zeros(2, count, 1000, 64, dtype=torch.bfloat16) for count in (4, 2, 2))
+        forward, backward = Graph(), Graph()
+        bias = torch.zeros(1, 1, 1000, 1000, dtype=torch.bfloat16).expand(2, 4, 1000, 1000)
+        keys = (x.repeat_interleave(2, 1) for x in (k, v))
+        node = forward.call(EFFICIENT, *map(forward.given, (q, *keys, bias)), True)
+        given = [backward.given(x) for x in (q, q, k, v, q, torch.zeros(2, 4, 1000))]
+        seeds = [backward.given(torch.zeros(())) for _ in range(2)]
+        back = backward.call(FLASH_BACK, *given, None, None, 1000, 1000, 0.0, True, *seeds)
+        texts = []
+        gradients = [backward.part(back, i) for i in range(3)]
+        schedules = forward.scheduled([forward.part(node, 0)]), backward.scheduled(gradients)
+        for made in schedules:
+            kernels = [kernel for kernel in made.kernels if kernel.attention is not None]
+            text = triton.emit(kernels, typical("cuda"))
+            texts.append("@triton.jit\ndef k0" + text.partition("def k0")[2])
+    golden("attention", "\n".join(texts))

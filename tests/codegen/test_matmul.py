@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stator.codegen import triton
 from stator.kernel.matmul import Tiling, matmul_of
+from stator.loop import tables
 from stator.targets import typical
 from tests.codegen import tiled
 
@@ -139,3 +141,20 @@ def test_a_weight_that_is_read_once_is_computed_where_it_is_read(tmp_path: Path)
     text = agree(dequantized, X[0, :8], w, scale, folder=tmp_path)
     assert "in i8[1920]" in text
     agree(dequantized, torch.randn(64, 40, dtype=HALF), w, scale, folder=tmp_path, kernels=2)
+
+
+def test_text(golden: Callable[[str, str], None]) -> None:
+    """Two products with an activation, and a persistent one with a bias, as Triton has them."""
+    with tables.session():
+        gated, _ = tiled.scheduled(lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), X, W, V)
+        x, w, b = (torch.zeros(size).half() for size in ((4100, 512), (4096, 512), (4096,)))
+        biased, _ = tiled.scheduled(F.linear, x, w, b)
+        tilings = Tiling(32, 16, 32, 3, 2), Tiling(128, 256, 64, 3, 8, persistent=True)
+        shapes = {gated.kernels[0]: tilings[0], biased.kernels[0]: tilings[1]}
+        texts = []
+        for made in (gated, biased):
+            device = typical("cuda")
+            plan = triton.plan_of(made.kernels[0], device, shapes[made.kernels[0]])
+            text = triton.emit(made.kernels, device, made.names, True, shapes)
+            texts.append(f"# {plan.reason(device)}\n@triton.jit{text.rpartition('@triton.jit')[2]}")
+    golden("matmul", "\n".join(texts))

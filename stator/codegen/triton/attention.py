@@ -189,10 +189,10 @@ class _Forward(_ByQueries):
         self.add(f"total = tl.zeros([{m}], tl.float32)")
         self.add(f"result = tl.zeros([{m}, {self.size['e']}], tl.float32)")
         self.walk(self.step_of_keys)
-        self.add("seen = total > 0.0")
-        self.add("result = tl.where(seen, 1.0 / total, 0.0)[:, None] * result")
+        self.add("nothing = total == 0.0")
+        self.add("result = tl.where(nothing, 0.0, 1.0 / total)[:, None] * result")
         self.store("o", "m", "e", "result")
-        self.add(f"total = tl.where(seen, (most + tl.log2(total)) * {1 / LOG2E!r}, float('-inf'))")
+        self.add(f"total = tl.where(nothing, float('-inf'), (most + tl.log2(total)) * {1 / LOG2E!r})")
         (step,) = attention.stride("l")[2:]
         if attention.logs != attention.queries:
             self.add(f"total = tl.where(m < {attention.queries}, total, float('inf'))")

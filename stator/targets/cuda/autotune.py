@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import Any
 
 from stator.base import log
@@ -80,8 +79,10 @@ def candidates(kernel: Kernel, device: Device) -> Sequence[triton.Shape]:
 
 def key(kernel: Kernel, device: Device) -> str:
     """The place in the store of what was found for a kernel."""
+    import torch  # which says what Triton it has; the package itself does not need it
+
     hints = [hint(symbol.size) for symbol in kernel.symbols]
-    return "tiles-" + key_of(FORMAT, kernel.text(), str(hints), str(device), version("triton"))
+    return "tiles-" + key_of(FORMAT, kernel.text(), str(hints), str(device), torch.__version__)
 
 
 def _kept(store: Store, place: str) -> Found | None:
