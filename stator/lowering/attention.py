@@ -220,7 +220,7 @@ def _launch(
     buffers = [*written.values(), *spares]
     made = _kernel(context, attention, views, buffers)
     name = context.node.name if context.node is not None else "attention"
-    node = Extern(name, f"stator.attention.{kind}", tuple(views), (), tuple(buffers), fails=False, kernel=made)
+    node = Extern(name, f"stator.attention_{kind}", tuple(views), (), tuple(buffers), fails=False, kernel=made)
     context.nodes.append(node)
 
 
