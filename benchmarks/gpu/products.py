@@ -1,6 +1,6 @@
 """Products and attention on a GPU: kernels of ours beside cuBLAS, cuDNN and PyTorch's flash attention, in one run.
 
-    python -m benchmarks.gpu.products [products] [skinny] [followed] [attention] [--tried]
+    python -m benchmarks.gpu.products [products] [skinny] [followed] [attention] [short] [--tried]
 
 Each case is compiled with `autotune`, which times our kernel in several shapes on the device, then the best of them
 beside the library's call, with what follows a product in both; the table has what it found, in TFLOP/s or, where memory
@@ -108,7 +108,22 @@ def attention() -> Iterator[Case]:
                 yield Case(title, fn, (q, k, v), work, 0, backend)
 
 
-GROUPS = {"products": products, "skinny": skinny, "followed": followed, "attention": attention}
+def short() -> Iterator[Case]:
+    """Attention of few rows, as BERT and generation have it, and with a mask."""
+    flash, efficient = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION
+    for batches, heads, queries, keys, masked in (
+        (32, 12, 128, 128, False), (16, 12, 512, 512, False), (8, 16, 1, 1024, False),
+        (32, 12, 128, 128, True), (16, 12, 512, 512, True), (4, 16, 2048, 2048, True),
+    ):  # fmt: skip
+        q, k, v = (randn(batches, heads, n, 64).requires_grad_(not masked) for n in (queries, keys, keys))
+        mask = torch.rand(batches, 1, 1, keys, device="cuda") < 0.9 if masked else None
+        title = f"{'memory-efficient, mask' if masked else 'flash'} {batches}×{heads}×{queries}×{keys}×64"
+        work = 4.0 * batches * heads * queries * keys * 64
+        fn = F.scaled_dot_product_attention
+        yield Case(title, fn, (q, k, v, mask) if masked else (q, k, v), work, 0, efficient if masked else flash)
+
+
+GROUPS = {"products": products, "skinny": skinny, "followed": followed, "attention": attention, "short": short}
 
 
 def row(case: Case, found: dict[str, Any]) -> str:

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis
 from stator.loop.space import loops
+from stator.sizes import hint
 
+#: Results of a batch from which on tiles are worth it; a tile has 256 at least.
+RESULTS = 64
 #: The dtypes that factors may have.
 MULTIPLIED = ("bf16", "f16", "f32")
 
@@ -50,6 +54,8 @@ def contraction(values: Iterable[Expr], axes: Sequence[Axis], reduce_axes: Seque
     rows = tuple([axis for axis in outer if axis in left.axes and axis not in right.axes])
     columns = tuple([axis for axis in outer if axis in right.axes and axis not in left.axes])
     if not rows or not columns or len(batch) + len(rows) + len(columns) != len(outer):
+        return None
+    if hint(prod([axis.size for axis in (*rows, *columns)])) < RESULTS:
         return None
     pairs = [(left, right)]
     for one, other in others:
