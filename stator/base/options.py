@@ -173,8 +173,8 @@ class Options:
     )
     autotune: bool = option(
         False,
-        "Time each matrix product, with what is computed of it, and on a GPU attention, as a kernel of stator's and by a "
-        "library, and take the faster one from then on; on a GPU the fastest of several kernels.",
+        "Time each matrix product, with what is computed of it, and on a GPU attention, as stator's kernel and as a "
+        "library's, and take the faster one from then on.",
         in_key=True,
     )
     check_speed: str = option(
