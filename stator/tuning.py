@@ -1,19 +1,20 @@
-"""Products by measurement: under the option `autotune` each is timed as a loop and as a library's, once.
+"""Products and attention by measurement: under `autotune` each is timed as a kernel of ours and as a library's, once.
 
-A product is timed with what reads it, where that is one pointwise operator after the other, as a loop computes it in
-the same kernel and a library leaves it to another one. What is found is kept in the store under all that it depends
-on, so that no other process measures again and all decide alike; lowering finds it in the `meta` of the product.
-Where loops do not compute products it is said that there is nothing to measure.
-Neighbours: `pipeline.py` asks, `lowering/product.py` decides by it, or by rule where nothing is measured.
+A product is timed with what reads it, where that is one pointwise operator after the other, as our kernel computes it
+too and a library leaves it to another one. What is found is kept in the store under all that it depends on, so that no
+other process measures again and all decide alike; lowering finds it in the `meta` of the node. On a GPU our kernel is
+the fastest of several (`targets/cuda/autotune.py`). Where kernels of ours do not compute products it is said that there
+is nothing to measure.
+Neighbours: `pipeline.py` asks, `lowering/product.py` and `lowering/attention.py` decide by it, or by rule where nothing
+is measured.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
@@ -24,27 +25,35 @@ from stator.base.device import Device
 from stator.base.errors import WithoutEffect
 from stator.base.options import Options
 from stator.base.store import Store, key_of
+from stator.loop.kernel import Call, Schedule
 from stator.loop.schedule import schedule
+from stator.lowering.extern import target_name
 from stator.lowering.product import TAKES_LOOP, may_loop
+from stator.lowering.table import REPLACEMENTS
 from stator.plan.build import make
 from stator.prims.set import PRIMITIVES
 from stator.runtime import Building, GraphArtifact
 from stator.runtime.link import link
 from stator.runtime.toolchain import open_store
+from stator.sizes.strides import span
 
 aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default)
+#: Seconds that a call takes, of so many in a row.
+Clock: TypeAlias = Callable[[Callable[[], object], int], float]
 #: Operators that read a product one after the other and are timed with it, at most.
 READERS = 12
 #: Seconds that a sample takes, at least, and how many there are of each way.
 SAMPLE, ROUNDS = 2e-3, 7
+#: Calls in a sample, at most.
+MOST = 20_000
 #: What a loop takes at most of a library's time to be taken: less is within what measuring is wrong by.
 LEAST_GAIN = 0.97
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A product, the seconds that it takes in either way, and which is taken."""
+    """A product or attention, the seconds that it takes in either way, and which is taken."""
 
     product: str
     loop: float
@@ -57,16 +66,19 @@ class Tuned:
 
 
 def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
-    """Decide for each product of a graph of known sizes; what was measured, or found in the store, of each kind."""
-    nodes = [node for target in PRODUCTS for node in graph.find_nodes(op="call_function", target=target)]
-    if not device.product_blocks:
+    """Decide for each product and attention of known sizes; what was measured, or found in the store, of each kind."""
+    if not (device.product_blocks or device.tile_products):
         where = "in plain C" if device.host else f"on {device.kind}"
         options.announce(
             WithoutEffect(f"option 'autotune' has no effect {where}, where products are left to libraries")
         )
         return []
     store = open_store(options)
-    parts = {node: _Part(node) for node in nodes if may_loop(node, device) and _is_known(node)}
+    products = [node for target in PRODUCTS for node in graph.find_nodes(op="call_function", target=target)]
+    nodes = [node for node in products if may_loop(node, device)]
+    if device.tile_products:
+        nodes += [node for node in graph.nodes if node.op == "call_function" and node.target in REPLACEMENTS]
+    parts = {node: part for node in nodes if _is_known(node) and (part := _Part(node)).may_be_ours(device)}
     keys = {node: f"product-{key_of(part.text, str(device), torch.__version__)}" for node, part in parts.items()}
     found: dict[str, Tuned] = {}
     for node, key in keys.items():
@@ -80,7 +92,14 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
 
 def _is_known(node: fx.Node) -> bool:
     """Whether the sizes of a product are numbers, so that it can be run."""
-    return all(type(size) is int for value in (node, *node.all_input_nodes) for size in value.meta["val"].shape)
+    values = [value for one in (node, *node.all_input_nodes) for value in _tensors(one)]
+    return all(type(size) is int for value in values for size in value.shape)
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    """The result of a node, or those of its results that are tensors."""
+    value = node.meta.get("val")
+    return [x for x in (value if isinstance(value, tuple | list) else (value,)) if isinstance(x, torch.Tensor)]
 
 
 def _kept(store: Store, key: str) -> Tuned | None:
@@ -96,7 +115,8 @@ class _Part:
     """A product and what is computed of it alone, as a graph of its own."""
 
     def __init__(self, node: fx.Node) -> None:
-        self.nodes = _with_readers(node)
+        self.several = len(node.target._schema.returns) > 1  # type: ignore[union-attr]
+        self.nodes = [node, *node.users] if self.several else _with_readers(node)
         self.graph = fx.Graph()
         given_to = dict.fromkeys([given for one in self.nodes for given in one.all_input_nodes])
         self.inputs = [given for given in given_to if given not in self.nodes]
@@ -108,38 +128,53 @@ class _Part:
             copies[one] = self.graph.node_copy(one, lambda used: copies[used])
             copies[one].meta = {"val": one.meta["val"]}
         self.product = copies[node]
-        self.graph.output((copies[self.nodes[-1]],))
+        self.graph.output(tuple([copies[one] for one in self.nodes[1 if self.several else -1 :]]))
         lines = [_tensor(given.meta["val"]) for given in self.inputs]
         numbers = {copies[one]: f"%{i}" for i, one in enumerate([*self.inputs, *self.nodes])}
         for one in self.nodes:
             args = fx.node.map_arg((copies[one].args, copies[one].kwargs), lambda used: numbers[used])
-            lines.append(f"{one.target} {args} {_tensor(one.meta['val'])}")
+            lines.append(f"{one.target} {args} {', '.join(map(_tensor, _tensors(one)))}")
         self.text = "\n".join(lines)
 
     def title(self) -> str:
         """What people are told."""
+        if self.several:
+            sizes = ", ".join(["×".join(map(str, value.shape)) for given in self.inputs for value in _tensors(given)])
+            return f"{self.product.target._opname} of {sizes}"  # type: ignore[union-attr]
         left, right = [n.meta["val"] for n in self.product.args[-2:]]  # type: ignore[union-attr]
         sizes = " @ ".join(["×".join(map(str, value.shape)) for value in (left, right)])
         readers = "".join([f" {n.target._opname}" for n in self.nodes[1:]])  # type: ignore[union-attr]
         return f"{self.product.target._opname} {sizes} {str(left.dtype).removeprefix('torch.')}{readers}"  # type: ignore[union-attr]
 
+    def scheduled(self, loop: bool, device: Device) -> Schedule:
+        """It in one way."""
+        self.product.meta[TAKES_LOOP] = loop
+        return schedule(lowering.lower(fx.GraphModule({}, self.graph), "product", device), device)
+
+    def may_be_ours(self, device: Device) -> bool:
+        """Whether there is a kernel of ours for it."""
+        steps = self.scheduled(True, device).steps
+        return not any(
+            isinstance(step, Call) and step.extern.target == target_name(self.product.target) for step in steps
+        )
+
     def artifact(self, loop: bool, device: Device, building: Building, options: Options) -> GraphArtifact:
         """It compiled in one way."""
-        self.product.meta[TAKES_LOOP] = loop
-        made = schedule(lowering.lower(fx.GraphModule({}, self.graph), "product", device), device)
+        made = self.scheduled(loop, device)
         kernels, emit = made.kernels, targets.printer(made.device).emit
         units = emit(kernels, made.names, device, options) if kernels else []
         return GraphArtifact(make(made), building.begin(units, made.place))
 
     def arguments(self) -> list[torch.Tensor]:
-        """Random numbers in the layout of the inputs; of integers and truth values zeros."""
+        """Random numbers in the layout of the inputs, on their device; of integers and truth values zeros."""
         random = torch.Generator().manual_seed(0)
         made = []
         for given in self.inputs:
             value = given.meta["val"]
-            made.append(torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_())
+            tensor = torch.zeros(span(value.shape, value.stride()), dtype=value.dtype)
             if value.dtype.is_floating_point:
-                made[-1].normal_(generator=random)
+                tensor.normal_(generator=random)
+            made.append(tensor.to(value.device).as_strided(value.shape, value.stride()))
         return made
 
 
@@ -173,7 +208,8 @@ def _measured(part: _Part, device: Device, options: Options) -> Tuned:
         artifacts = [part.artifact(loop, device, building, options) for loop in (True, False)]
         building.finish()
     given = part.arguments()
-    loop, library = in_turn([_bound(link(artifact, options), given) for artifact in artifacts])
+    ways = [_bound(link(artifact, options), given) for artifact in artifacts]
+    loop, library = in_turn(ways, targets.toolchain(device.kind).seconds)
     return Tuned(part.title(), loop, library, loop < LEAST_GAIN * library)
 
 
@@ -181,15 +217,10 @@ def _bound(call: Callable[..., Any], given: Sequence[torch.Tensor]) -> Callable[
     return lambda: call(list(given))  # it empties the list
 
 
-def in_turn(ways: Sequence[Callable[[], Any]]) -> list[float]:
+def in_turn(ways: Sequence[Callable[[], Any]], seconds: Clock) -> list[float]:
     """Seconds a call of each, the least of some samples in turn."""
-    counts = [max(1, int(SAMPLE / max(min(_sample(way, 1), _sample(way, 1)), 1e-7))) for way in ways]
-    samples = [[_sample(way, count) for way, count in zip(ways, counts, strict=True)] for _ in range(ROUNDS)]
-    return [min(times) for times in zip(*samples, strict=True)]
-
-
-def _sample(way: Callable[[], Any], count: int) -> float:
-    start = time.perf_counter()
-    for _ in range(count):
+    for way in ways:
         way()
-    return (time.perf_counter() - start) / count
+    counts = [max(1, min(MOST, int(SAMPLE / max(seconds(way, 1), 1e-7)))) for way in ways]
+    samples = [[seconds(way, count) for way, count in zip(ways, counts, strict=True)] for _ in range(ROUNDS)]
+    return [min(times) for times in zip(*samples, strict=True)]

@@ -64,6 +64,11 @@ class Device:
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called
     depthwise_taps: int = 0  # of a window up to which a convolution of each channel alone is a loop
     product_blocks: bool = False  # whether vectors and registers suffice for loops to compute larger ones too
+    tile_products: bool = False  # whether it multiplies tiles of matrices
+    tile_sums: int = 0  # float32 that a warp has registers for, of the sums of a tile
+    core_registers: int = 0  # of 32 bits, that the programs on a core share
+    shared_bytes: int = 0  # near a core, for tiles on their way from memory
+    product_rate: float = 0.0  # multiplications and additions of half types in a second, on tiles
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
     blas_packs: bool = False  # whether PyTorch's BLAS keeps float32 matrices in its own order, which saves it copies
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN

@@ -33,6 +33,7 @@ SPEED: Final = (
 )
 RECORDING: Final = "recording"  # graph: str, recorded: bool, told: str (what of it is, or why it is not)
 PRODUCT: Final = "product"  # told: str, and the fields of `tuning.Tuned`: loop, library: float (seconds), …
+TILING: Final = "tiling"  # told, kernel: str, tried: list of (tiling: str, seconds: float or why it does not run: str)
 FAULT: Final = "fault"  # the fields of `faults.Fault`, its location as file: str, line: int
 NOTE: Final = "note"  # text: str; what was accepted and has no effect here
 
@@ -50,6 +51,7 @@ LOG_KINDS: Final[dict[str, str]] = {
     "speed": SPEED,
     "products": PRODUCT,
     "recordings": RECORDING,
+    "tilings": TILING,
     "faults": FAULT,
     "notes": NOTE,
 }

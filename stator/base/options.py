@@ -183,8 +183,8 @@ class Options:
     )
     autotune: bool = option(
         False,
-        "On the CPU, time each matrix product as a loop and as a library's, with what is computed of it, and take the "
-        "faster one from then on. Has no effect on other devices yet.",
+        "Time each matrix product, with what is computed of it, and on a GPU attention, as stator's kernel and as a "
+        "library's, and take the faster one from then on.",
         in_key=True,
     )
     check_speed: str = option(

@@ -13,6 +13,7 @@ from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.facts import INT32
 from stator.kernel.ir import Function, Piece
+from stator.kernel.matmul import Matmul
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
 from stator.kernel.rewrite import (
@@ -83,6 +84,16 @@ def _positions(kernel: Kernel) -> frozenset[Expr]:
     """The places of extremes, where 32 bits hold any."""
     short = type(kernel.reduce_numel) is int and kernel.reduce_numel < INT32
     return frozenset([n for n in kernel.nodes if short and n.op == "reduce" and n.attr.startswith("arg")])
+
+
+def tiles(plan: Matmul, name: str) -> Function:
+    """A product: rows in one row of lanes, columns in a second one, terms in a third one; batches in a loop around."""
+    kernel, product = plan.kernel, plan.product
+    outer = (*product.batch, *product.rows, *product.columns)
+    function = nest(kernel, name, Order((outer,), product.terms, blocks=True))
+    for axes, letter in zip((product.batch, product.rows, product.columns, product.terms), "bmnk", strict=True):
+        function = merge(function, axes, letter)
+    return replace(function, threads=plan.threads)
 
 
 def _order(plan: LoopPlan) -> Order:

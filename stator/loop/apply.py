@@ -16,8 +16,8 @@ from stator.loop.deps import Facts
 from stator.loop.expr import Expr, Rewriter, load
 from stator.loop.fusion import Group, escapes
 from stator.loop.index import Axis, Index
-from stator.loop.kernel import Call, Launch, Pointer, Step, Store
-from stator.loop.nest import Extern
+from stator.loop.kernel import Call, Kernel, Launch, Pointer, Step, Store
+from stator.loop.nest import Extern, Operator
 from stator.loop.rounding import without_roundings
 
 #: A buffer, and the position where only one element of it is read.
@@ -33,7 +33,7 @@ def step(group: Group, facts: Facts, known: Launches, rounds: bool = True) -> St
     """
     node = facts.node(group.members[0])
     if isinstance(node, Extern):
-        return Call(node)
+        return Call(node) if node.kernel is None else _launch_of(node, node.kernel)
     form, places = _form(group, facts)
     if form not in known:
         known[form] = _launch(group, facts, rounds), places
@@ -42,6 +42,15 @@ def step(group: Group, facts: Facts, known: Launches, rounds: bool = True) -> St
     operators = [operator for member in group.members for operator in facts.nests[member].nest.operators]
     args = tuple([_pointer(pointer, own) for pointer in launch.args])
     return replace(launch, args=args, operators=tuple(dict.fromkeys(operators)))
+
+
+def _launch_of(node: Extern, kernel: Kernel) -> Launch:
+    """The launch of a kernel that is no nest."""
+    args = [Pointer(buffer.name) for buffer in node.outputs]
+    for view in reversed(node.views()):
+        assert type(view.offset) is int, "an address is a constant number of elements behind a buffer's first"
+        args.insert(0, Pointer(view.buffer, view.offset))
+    return Launch(kernel, tuple(args), operators=(Operator(node.target.removeprefix("stator.")),))
 
 
 def _pointer(pointer: Pointer, own: Mapping[Place, Place]) -> Pointer:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from stator.base.effects import Effect
 from stator.loop.collision import scatters
+from stator.loop.contraction import contraction
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.masks import LoadBounds, bounds_of_loads
@@ -43,6 +44,7 @@ class NestFacts:
     rowwise: bool  # a reduction runs along the fast axis of what it reads
     dots: bool  # of long rows of two factors: what becomes of its results is done one by one
     costly: bool
+    product: str = ""  # the dtype of the factors, where it is a matrix product
     bounds: LoadBounds = field(default_factory=dict)
 
 
@@ -142,7 +144,11 @@ def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: tuple[Expr, ..
     ordered = scans or any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
     rowwise = along_rows([index for indices in reads.values() for index in indices], nest.reduce_axes)
     costly = any(n.op in COSTLY for n in nodes)
-    return NestFacts(nest, reads, nodes, ordered, scans, rowwise, _is_dots(nest), costly, bounds_of_loads(nest.value))
+    product = contraction([nest.value], nest.axes, nest.reduce_axes) if nest.reduce_axes else None
+    return NestFacts(
+        nest, reads, nodes, ordered, scans, rowwise, _is_dots(nest), costly, product.dtype if product else "",
+        bounds_of_loads(nest.value),
+    )  # fmt: skip
 
 
 def _is_dots(nest: Nest) -> bool:

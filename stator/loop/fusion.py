@@ -34,6 +34,8 @@ _MANY = 12  # candidates for a map that are tried, at most
 _LONG = 1 << 15  # elements that are worth threads of their own
 #: Places that are a window over what is read, not some neighbours.
 _WINDOW = 4
+#: Matrix products that share a kernel: each needs registers for a tile of sums.
+_PRODUCTS = 2
 #: A tensor with so many times the elements that are scattered into it is large beside what these are made of.
 FEW = 32
 
@@ -51,6 +53,8 @@ class Refusal(Enum):
     FEW_COLUMNS = "the reduction down columns has little parallelism, so work needed elsewhere too stays out of it"
     WINDOWS = "the reduction down columns reads a part of each row, and windows of more rows than caches hold"
     COLUMNS = "the reduction down columns does not read what the other makes"
+    PRODUCT = "a product is computed in tiles, and only what is computed of each of its results stays with it"
+    PRODUCTS = "products that share tiles have the same dtype, and are two"
     SCATTERED = "what is scattered into is large, and the other reads more beside what is scattered than fits with it"
     BETWEEN = "a step must run after one of them and before the other"
     MAPS = "no order of their loops makes each read what the other makes at the point where it is made"
@@ -61,7 +65,7 @@ class Group:
 
     __slots__ = (
         "after", "before", "bits", "costly", "dots", "later", "maps", "members", "nodes",
-        "ordered", "reads", "rowwise", "scans", "scatters", "shape", "space", "writes",
+        "ordered", "products", "reads", "rowwise", "scans", "scatters", "shape", "space", "writes",
     )  # fmt: skip
 
     def __init__(self, number: int, facts: NestFacts | None, before: int, after: int) -> None:
@@ -77,6 +81,7 @@ class Group:
         self.nodes = 0
         self.scatters, self.scans, self.ordered, self.rowwise = False, False, False, True
         self.dots, self.costly = False, False
+        self.products: list[str] = []  # the dtype in which each of its matrix products is multiplied
         self.space = Space((), ())
         if facts is not None:
             self.reads = dict(facts.reads)
@@ -85,6 +90,7 @@ class Group:
             self.space = Space(facts.nest.axes, facts.nest.reduce_axes)
             self.rowwise, self.scans = facts.rowwise, facts.scans
             self.dots, self.costly = facts.dots, facts.costly
+            self.products = [facts.product] if facts.product else []
             self.scatters = scatters(facts.nest)
 
     def loops(self) -> str:
@@ -256,6 +262,8 @@ class Decision:
 
         So does any work out of a scan of a few long rows, and out of dot products what is costly one by one.
         """
+        if self.device.tile_products and (one.products or other.products):
+            return self._no_tiles(one, other)
         for reduction, pointwise in ((one, other), (other, one)):
             if reduction.dots and pointwise.costly and not pointwise.space.reduce_axes:
                 return Refusal.DOTS
@@ -273,6 +281,15 @@ class Decision:
             if not needs and not pointwise.writes.keys() & reduction.reads.keys():
                 return Refusal.COLUMNS
         return None
+
+    def _no_tiles(self, one: Group, other: Group) -> Refusal | None:
+        """Why a kernel of both would not be tiles of products, which they are apart."""
+        if one.products and other.products:
+            alike = len({*one.products, *other.products}) == 1
+            return None if alike and len(one.products) + len(other.products) <= _PRODUCTS else Refusal.PRODUCTS
+        product, reader = (one, other) if one.products else (other, one)
+        plain = not reader.space.reduce_axes and not reader.scatters
+        return None if plain and reader.space.numel == product.space.numel else Refusal.PRODUCT
 
     def _windows(self, group: Group) -> int:
         """Bytes of the buffers that a group reads in several places for each point of its loops."""
@@ -422,6 +439,7 @@ class Decision:
         target.scatters = target.scatters or source.scatters
         target.scans = target.scans or source.scans
         target.dots, target.costly = target.dots or source.dots, target.costly or source.costly
+        target.products = target.products + source.products
         for name, indices in source.reads.items():
             known = target.reads.setdefault(name, [])
             target.reads[name] = known + [i for i in _mapped(indices, found) if i not in known]

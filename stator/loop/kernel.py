@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stator.base.effects import Effect
 from stator.loop import tables, text
+from stator.loop.attention import Attention
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.nest import Buffer, Extern, Number, Operator, Output
@@ -69,13 +70,14 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One fused nest of loops. Make it with `kernel()`, which interns."""
+    """One fused nest of loops, or what `attention` says, without any. Make it with `kernel()`, which interns."""
 
     axes: tuple[Axis, ...]
     reduce_axes: tuple[Axis, ...]
     stores: tuple[Store, ...]
     params: tuple[Param, ...]
     symbols: tuple[Symbol, ...] = ()
+    attention: Attention | None = None
 
     @cached_property
     def nodes(self) -> tuple[Expr, ...]:
@@ -145,12 +147,13 @@ def kernel(
     stores: tuple[Store, ...],
     params: tuple[Param, ...],
     symbols: tuple[Symbol, ...] = (),
+    attention: Attention | None = None,
 ) -> Kernel:
     """The one kernel with these parts."""
-    key = (axes, reduce_axes, stores, params)
+    key = (axes, reduce_axes, stores, params, attention)
     found = _KERNELS.get(key)
     if found is None:
-        found = Kernel(axes, reduce_axes, stores, params, symbols)
+        found = Kernel(axes, reduce_axes, stores, params, symbols, attention)
         if symbols:  # the text has no hints; what it does not tell either is in the rest of the key
             ranges = tuple([(symbol.low, symbol.high) for symbol in symbols])
             found = _KERNELS.setdefault((found.text(), ranges, *[node.dtype for node in found.nodes]), found)

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from stator.base.device import HOST
 from stator.base.dtypes import ITEMSIZE, OPAQUE
@@ -26,6 +26,9 @@ from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
 from stator.sizes import Derived, Extent, Size, Symbol, symbols
 from stator.sizes.strides import Shape, span
+
+if TYPE_CHECKING:
+    from stator.loop.kernel import Kernel
 
 
 class Geometry(NamedTuple):
@@ -152,6 +155,7 @@ class Extern:
     One with `effects` runs whether its results are read or not; those that do more than check stay in their order.
     `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
     One that `fails` may raise for the values that it is given. One that is `foreign` is code of the program.
+    With a `kernel` it is that, launched on the memory of its arguments and then of its outputs.
     """
 
     name: str
@@ -164,6 +168,7 @@ class Extern:
     taken: tuple[int, ...] = (0,)
     fails: bool = True
     foreign: bool = False
+    kernel: Kernel | None = None
 
     @property
     def ordered(self) -> bool:

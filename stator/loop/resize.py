@@ -131,6 +131,8 @@ def kernel_at(launch: Launch, values: Mapping[Symbol, Extent]) -> Kernel:
     """The kernel of a launch with its symbols replaced."""
     made = launch.kernel
     sizes = {symbol: substitute(size, values) for symbol, size in zip(made.symbols, launch.sizes, strict=True)}
+    if made.attention is not None:  # of sizes that are known
+        return made
     return kernel(*Resizer(sizes).kernel_parts(made.axes, made.reduce_axes, made.stores, made.params))
 
 

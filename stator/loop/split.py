@@ -22,6 +22,7 @@ from math import prod
 from stator.base.device import Device
 from stator.loop import scalar
 from stator.loop.canonical import indices_in, merged
+from stator.loop.contraction import Contraction, contraction
 from stator.loop.deps import along_rows
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
@@ -31,6 +32,8 @@ from stator.loop.space import flat
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
+#: Sides of a tile of a product, and terms of a piece of one that is worth its part of another pass over results.
+_SIDE, _LEAST_TERMS = 64, 512
 #: The reductions that may be split, and what joins two parts.
 _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
@@ -80,9 +83,11 @@ def _parts(nest: Nest, device: Device, around: _Around) -> Iterator[Node]:
         yield from _parts(replace(nest, buffer=buffer, index=position), device, around)
         yield replace(nest, axes=points, reduce_axes=(), value=load(buffer.name, position, buffer.dtype))
         return
-    count = _pieces(nest, nodes, device, around)
+    product = contraction([nest.value], nest.axes, nest.reduce_axes) if device.tile_products else None
+    count = _pieces(nest, nodes, device, around) if product is None else _pieces_of_terms(product, device)
     if count:
-        yield from _split(nest, nodes, count, device.parts_online)
+        columns = product is not None or _columns(nest, nodes)
+        yield from _split(nest, nodes, count, columns, device.parts_online and product is None)
     else:
         yield nest
 
@@ -142,17 +147,27 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, around: _Around
     return pieces if pieces > 1 else 0
 
 
+def _pieces_of_terms(product: Contraction, device: Device) -> int:
+    """Into how many pieces the terms of a product fall whose tiles do not fill half of the device."""
+    batch, rows, columns, terms = (
+        prod([hint(axis.size) for axis in axes])
+        for axes in (product.batch, product.rows, product.columns, product.terms)
+    )
+    tiles = batch * -(-rows // _SIDE) * -(-columns // _SIDE)
+    pieces = min(device.cores // tiles, terms // _LEAST_TERMS)
+    return pieces if pieces > 1 else 0
+
+
 def _columns(nest: Nest, nodes: tuple[Expr, ...]) -> bool:
     return bool(nest.axes) and not along_rows([n.attr[1] for n in nodes if n.op == "load"], nest.reduce_axes)
 
 
-def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int, online: bool) -> Iterator[Node]:
-    """Innermost reductions first: each becomes two nests, or three, and then a load. Results along the fast axis stay
-    there.
+def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int, columns: bool, online: bool) -> Iterator[Node]:
+    """Innermost reductions first: each becomes two nests, or three, and then a load. With `columns`, results stay side
+    by side.
     """
     outer = flat(nest.axes)
     size = tuple(axis.size for axis in nest.axes)
-    columns = _columns(nest, nodes)
     pieces = _divisor(prod([axis.size for axis in nest.reduce_axes]), pieces)
     piece = Axis("piece", pieces)
     parts = (pieces, *size) if columns else (*size, pieces)

@@ -116,8 +116,13 @@ def program_text(program: Program) -> str:
 
 def kernel_text(kernel: Kernel) -> str:
     """The canonical print of a kernel."""
-    lines = Lines([root for store in kernel.stores for root in store.roots])
     params = ", ".join(f"{p.name}: {p.role} {p.dtype}[{p.numel}]" for p in kernel.params)
+    if kernel.attention is not None:
+        score = kernel.attention.score
+        lines = Lines([score] if score is not None else [])
+        of = f"\n    score = {lines(score)}" if score is not None else ""
+        return f"kernel({params}): {kernel.attention.text()}{''.join([f'{chr(10)}    {x}' for x in lines.lines])}{of}\n"
+    lines = Lines([root for store in kernel.stores for root in store.roots])
     out = [f"kernel({params}) for {_loops(kernel.axes, kernel.reduce_axes)}:", *lines.lines]
     for store in kernel.stores:
         sign = _SIGNS[store.mode]

@@ -154,6 +154,11 @@ def _verify_views(views: Iterable[View], known: Mapping[str, tuple[str, Extent]]
 def verify_kernel(kernel: Kernel) -> None:
     """Raise GrammarError unless the kernel is well formed and canonical in its names."""
     where = "kernel"
+    if kernel.attention is not None:
+        _require(not kernel.axes and not kernel.stores, where, "attention has no loops of its own")
+        count = len(kernel.attention.tensors) + len(kernel.attention.loads) + kernel.attention.spares
+        _require(len(kernel.params) == count, where, "one param for each tensor")
+        return
     _require([p.name for p in kernel.params] == [f"p{i}" for i in range(len(kernel.params))], where, "params are p0, …")
     for prefix, group in (("x", kernel.axes), ("r", kernel.reduce_axes)):
         _require(

@@ -6,6 +6,7 @@ Front door: `lower(gm, name, device)`. Importing this package fills the table wi
 from __future__ import annotations
 
 from stator.lowering import (
+    attention,
     checks,
     complex,
     convolution,
@@ -26,6 +27,7 @@ from stator.lowering.table import LOWERINGS, lowers
 
 #: The files that fill the table.
 FAMILIES = (
+    attention,
     checks,
     complex,
     convolution,

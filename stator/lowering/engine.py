@@ -31,7 +31,7 @@ from stator.lowering.context import Context, loop_axes
 from stator.lowering.convolution import channels_last, follows, wants_innermost
 from stator.lowering.extern import call, extern
 from stator.lowering.rows import spaced
-from stator.lowering.table import LOWERINGS
+from stator.lowering.table import LOWERINGS, REPLACEMENTS
 from stator.lowering.value import (
     LazyTensor,
     Place,
@@ -163,7 +163,9 @@ class Lowering:
         function = LOWERINGS.get(target)
         if function is None:
             named = {key: self._at_home(node.kwargs[key], value) for key, value in kwargs.items()}
-            return extern(self.context, out, *self._at_home(node.args, args), **named)
+            given, instead = self._at_home(node.args, args), REPLACEMENTS.get(target)
+            made = instead(self.context, out, *given, **named) if instead is not None else None
+            return extern(self.context, out, *given, **named) if made is None else made
         if not self.context.device.host:
             args = self._on_device(args)
             if target is not MOVE:

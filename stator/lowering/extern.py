@@ -94,7 +94,7 @@ def call(
     views = tuple([argument(context, a) for a in args])
     named = tuple([(key, argument(context, a)) for key, a in kwargs.items()])
     single = not isinstance(results, list)
-    read = {0} if single else _read(context.node, len(results))
+    read = {0} if single else read_results(context.node, len(results))
     buffers: list[Buffer] = []
     taken: list[int] = []
     values: list[Any] = []
@@ -122,7 +122,7 @@ def call(
     return values[0] if single else tuple(values)
 
 
-def _read(node: Node | None, count: int) -> set[int]:
+def read_results(node: Node | None, count: int) -> set[int]:
     """Which results of the call being lowered something reads."""
     if node is None or any(user.target is not operator.getitem for user in node.users):
         return set(range(count))

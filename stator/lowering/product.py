@@ -26,6 +26,7 @@ from stator.base.dtypes import ITEMSIZE
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO
+from stator.lowering import matmul
 from stator.lowering.context import Context
 from stator.lowering.extern import call, extern
 from stator.lowering.table import lowers
@@ -75,14 +76,15 @@ def takes_onednn(context: Context, out: Spec, a: LazyTensor) -> bool:
 def may_loop(node: Node, device: Device) -> bool:
     """Whether a loop may compute a product: of float32, float64 or bfloat16, of sizes that are known and not 0.
 
-    How many products a batch has need not be known: what each of them takes decides.
+    How many products a batch has need not be known: what each of them takes decides. Tiles are of `matmul.DTYPES`.
     """
     values = [node.meta["val"], *[arg.meta["val"] for arg in node.args[-2:]]]  # type: ignore[union-attr]
-    wide: bool = values[0].dtype in (torch.float32, torch.float64, torch.bfloat16)
+    dtypes = matmul.DTYPES if device.tile_products else (torch.float32, torch.float64, torch.bfloat16)
+    wide: bool = values[0].dtype in dtypes
     known = all(type(size) is int and size for value in values for size in value.shape[-2:])
     known = known and all(type(size) is not int or size for value in values for size in value.shape[:-2])
     plain: bool = (node.kwargs.get("beta", 1), node.kwargs.get("alpha", 1)) == (1, 1)
-    return device.product_work > 0 and wide and known and plain
+    return (device.product_work > 0 or device.tile_products) and wide and known and plain
 
 
 def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
@@ -94,6 +96,8 @@ def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> boo
         return bool(measured)
     *batches, rows, columns = out.size
     terms = a.size[-1]
+    if context.device.tile_products:
+        return matmul.wins(context, out, a, b)
     if terms == 1:
         return True
     left, right = context.place(a).stride, context.place(b).stride
@@ -143,6 +147,14 @@ def _term(a: LazyTensor, b: LazyTensor, at: Indices, wide: str) -> Expr:
     return e.op("mul", e.cast(a.load((*batch, row, term)), wide), e.cast(b.load((*batch, term, column)), wide))
 
 
+def _computed(context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyTensor | None = None) -> LazyTensor:
+    """A product by a kernel of ours."""
+    if context.device.tile_products:
+        return matmul.tiles(context, out, a, b, bias)
+    product = _loop(context, out, a, b)
+    return _rounded(out, product) if bias is None else _biased(out, product, bias)
+
+
 def _rounded(out: Spec, product: LazyTensor) -> LazyTensor:
     """A product as the program has it."""
     if product.dtype == out.dtype:
@@ -153,14 +165,14 @@ def _rounded(out: Spec, product: LazyTensor) -> LazyTensor:
 @lowers("mm")
 def mm(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> Any:
     if takes_loop(context, out, a, b):
-        return _rounded(out, _loop(context, out, a, b))
+        return _computed(context, out, a, b)
     return _linear(context, out, a, b, None) if takes_onednn(context, out, a) else extern(context, out, a, b)
 
 
 @lowers("bmm")
 def bmm(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> Any:
     if takes_loop(context, out, a, b):
-        return _rounded(out, _loop(context, out, a, b))
+        return _computed(context, out, a, b)
     return extern(context, out, a, b)
 
 
@@ -172,7 +184,7 @@ def addmm(
         options = {key: value for key, value in (("beta", beta), ("alpha", alpha)) if value != 1}
         return extern(context, out, bias, a, b, **options)
     if takes_loop(context, out, a, b):
-        return _biased(out, _loop(context, out, a, b), bias)
+        return _computed(context, out, a, b, bias)
     faster = takes_onednn(context, out, a)
     if faster and bias.size == out.size[1:] and context.place(bias).stride == (1,):
         return _linear(context, out, a, b, bias)

@@ -14,3 +14,7 @@ from stator.fake.overloads import Table
 LOWERINGS = Table("lowering")
 #: Registers a function as the lowering of some overloads.
 lowers = LOWERINGS.register
+#: Overload of a library → what a kernel of ours computes instead, or None where it is left to the library.
+REPLACEMENTS = Table("replacement")
+#: Registers a function as such a choice.
+replaces = REPLACEMENTS.register

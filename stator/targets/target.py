@@ -79,6 +79,9 @@ class Toolchain(Protocol):
     def current_stream(self, number: int) -> int:
         """The stream on which a call to the device of this number is queued now."""
 
+    def seconds(self, call: Callable[[], object], count: int) -> float:
+        """How long a call takes on the current device, of so many in a row, without what the host does beside it."""
+
     def stream_getter(self) -> int:
         """The address of the C function that tells it; 0 where calls are done when they return.
 

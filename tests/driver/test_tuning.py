@@ -25,7 +25,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 def run(name: str, folder: Path, taken: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """The explanation of a case and its result in float64, with one way measured to take a hundredth of the other."""
     times = [1e-6, 1e-4] if taken == "loop" else [1e-4, 1e-6]
-    monkeypatch.setattr(tuning, "in_turn", lambda ways: [way() and time for way, time in zip(ways, times, strict=True)])
+    monkeypatch.setattr(
+        tuning, "in_turn", lambda ways, clock: [way() and time for way, time in zip(ways, times, strict=True)]
+    )
     function, given = CASES[name]
     options = {"autotune": True, "cache_dir": str(folder)}
     explained = stator.explain(function, options=options)(*given)
@@ -52,7 +54,7 @@ def test_nobody_measures_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return (x + x @ w).sum(0)
 
     calls: list[Any] = []
-    monkeypatch.setattr(tuning, "in_turn", lambda ways: calls.append(ways) or [1e-6, 1e-4])
+    monkeypatch.setattr(tuning, "in_turn", lambda ways, clock: calls.append(ways) or [1e-6, 1e-4])
     options = {"autotune": True, "cache_dir": str(tmp_path)}
     _, (x, w) = CASES["residual"]
     explained = stator.explain(other, options=options)(x, w)

@@ -13,8 +13,9 @@ Neighbours: `operators` has the spellings, `kernel/strategies.py` made the funct
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 
 from stator.codegen.places import place
 from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
@@ -22,6 +23,7 @@ from stator.kernel import ir
 from stator.loop import scalar
 from stator.loop.extent import wrapped
 from stator.loop.index import Axis, Index, Indirect
+from stator.loop.kernel import Param
 from stator.loop.magnitude import reach
 from stator.sizes import Extent, Size
 from stator.sizes.writing import postfix
@@ -35,31 +37,52 @@ NOWHERE = {"i64": 2**62, "i32": 2**31 - 1}
 
 def function_text(function: ir.Function) -> str:
     """One kernel."""
-    return _Printer(function).text()
+    return Printer(function).text()
 
 
-def launch_text(function: ir.Function, warp: int) -> str:
-    """What launches of it need to know, as an entry of a dict: see `targets/cuda/toolchain.py`."""
+def launch_text(
+    function: ir.Function, warp: int, grid: Extent | None = None, more: Mapping[str, object] = MappingProxyType({})
+) -> str:
+    """What launches of it need to know, as an entry of a dict: see `targets/cuda/toolchain.py`.
+
+    The grid is that of its parallel loop, where none is given; `more` are options of the compiler.
+    """
     numbers = {symbol: i for i, symbol in enumerate(function.symbols)}
 
     def program(extent: Extent) -> object:
         return postfix(extent, numbers) if isinstance(extent, Size) else extent
 
-    grid = prod([loop.axis.size for loop in _loops(function) if loop.kind == "parallel"]) if function.body else 0
-    options: dict[str, object] = {"num_warps": max(function.threads // warp, 1), "enable_fp_fusion": False}
+    if grid is None:
+        grid = prod([loop.axis.size for loop in _loops(function) if loop.kind == "parallel"]) if function.body else 0
+    options: dict[str, object] = {"num_warps": max(function.threads // warp, 1), "enable_fp_fusion": False, **more}
     if function.checks:
         options |= {"debug": True, "sanitize_overflow": False}  # without `debug`, Triton drops assertions
+    sizes = tuple([symbol.name for symbol in function.symbols])
+    limits = tuple([(program(most), limit) for most, limit in _counted(function)]) if function.symbols else ()
+    return launch_entry(function.name, function.params, program(grid), options, f"{grid} blocks", sizes, limits)
+
+
+def launch_entry(
+    name: str,
+    params: Sequence[Param],
+    grid: object,
+    options: Mapping[str, object],
+    remark: str = "",
+    sizes: tuple[str, ...] = (),
+    limits: tuple[tuple[object, int], ...] = (),
+) -> str:
+    """An entry of `LAUNCHES`: a grid is a number, or a program over the sizes."""
     launch = {
-        "types": tuple([POINTERS[param.dtype] for param in function.params]),
+        "types": tuple([POINTERS[param.dtype] for param in params]),
         # a single element may lie anywhere: its alignment is worth no second binary
-        "aligned": tuple([param.numel != 1 or param.role != "in" for param in function.params]),
-        "sizes": tuple([symbol.name for symbol in function.symbols]),
-        "grid": program(grid),
-        "limits": tuple([(program(most), limit) for most, limit in _counted(function)]) if function.symbols else (),
+        "aligned": tuple([param.numel != 1 or param.role != "in" for param in params]),
+        "sizes": sizes,
+        "grid": grid,
+        "limits": limits,
         "options": options,
     }
-    lines = [f"        {name!r}: {value!r}," for name, value in launch.items()]
-    return "\n".join([f"    {function.name!r}: {{  # {grid} blocks", *lines, "    },"])
+    lines = [f"        {key!r}: {value!r}," for key, value in launch.items()]
+    return "\n".join([f"    {name!r}: {{  # {remark or f'{grid} blocks'}", *lines, "    },"])
 
 
 def _loops(function: ir.Function) -> list[ir.Loop]:
@@ -77,8 +100,8 @@ def _counted(function: ir.Function) -> list[tuple[Extent, int]]:
     return [(end, limit) for end, limit in dict.fromkeys(ends) if type(end) is Size or end >= limit]
 
 
-class _Printer:
-    """Writes one function."""
+class Printer:
+    """Writes one function; `matmul.py` has one whose blocks are tiles of a product."""
 
     def __init__(self, function: ir.Function) -> None:
         self.function = function
@@ -326,8 +349,8 @@ class _Printer:
             case ir.Best(best=best) if target == best:
                 return
             case ir.Best(best=best):
-                names = f"{best.name}, {name}"
-                self.add(f"{names} = tl.reduce(({names}), {dim}, {_merge(taker)}, keep_dims=True)")
+                pair = f"{best.name}, {name}"
+                self.add(f"{pair} = tl.reduce(({pair}), {dim}, {_merge(taker)}, keep_dims=True)")
             case ir.Assign(op=op):
                 self.add(f"{name} = {FOLDS[op][1].format(name, dim)}")
                 if op in ("add", "mul") and dtype not in ("f32", "f64"):
@@ -420,7 +443,7 @@ class _Printer:
 
     def place(self, index: Index) -> str:
         def leaf(atom: Axis | Indirect) -> str:
-            return atom.name if isinstance(atom, Axis) else self.operand(atom.expr)  # type: ignore[arg-type]
+            return self.leaf(atom) if isinstance(atom, Axis) else self.operand(atom.expr)  # type: ignore[arg-type]
 
         return place(index, leaf, wrapped, _divide)
 
@@ -430,6 +453,10 @@ class _Printer:
         if isinstance(value, ir.Literal):
             return f"tl.full({shape}, {text}, {TYPES[value.dtype]})"
         return text if self.lanes_of(value) == frozenset(self.letters) else f"tl.broadcast_to({text}, {shape})"
+
+    def leaf(self, axis: Axis) -> str:
+        """The points of an axis."""
+        return axis.name
 
     def guard(self, lanes: Lanes, mask: ir.Operand | None = None) -> list[str]:
         """Which lanes there are, and under the mask."""

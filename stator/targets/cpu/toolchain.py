@@ -8,7 +8,8 @@ Neighbours: `runtime/toolchain.py` runs the compiler, `csrc/kernels.c` loads.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,3 +90,11 @@ def current_stream(number: int) -> int:
 def stream_getter() -> int:
     """Nothing is queued."""
     return 0
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    """How long a call takes, of so many in a row."""
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count

@@ -10,7 +10,7 @@ store, no compiler is imported. Neighbours: `codegen/triton` writes the text, `b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from stator._native import Kernel
 
 KIND = "cuda"
+#: Cycles of a multiprocessor in which the host has queued a call.
+WAIT = 100_000
 
 
 class Compiling:
@@ -130,3 +132,21 @@ def current_stream(number: int) -> int:
 def stream_getter() -> int:
     """The address of what gives torch's current stream."""
     return driver.launching()[3]
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    """How long a call takes on the current device, of so many in a row.
+
+    They are queued behind a kernel that waits, so that what the host needs to queue them is not counted.
+    """
+    import torch
+
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(WAIT * count)
+    start.record()
+    for _ in range(count):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) * 1e-3 / count

@@ -1,0 +1,181 @@
+"""Products and attention on a GPU: kernels of ours beside cuBLAS, cuDNN and PyTorch's flash attention, in one run.
+
+    python -m benchmarks.gpu.products [products] [skinny] [followed] [attention] [short] [--tried]
+
+Each case is compiled with `autotune`, which times our kernel in several shapes on the device, then the best of them
+beside the library's call, with what follows a product in both; the table has what it found, in TFLOP/s or, where memory
+decides, in GB/s. `--tried` prints the time of every shape. What was timed before is read from the store:
+`STATOR_CACHE_DIR` says where that is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import stator
+from stator.base import log
+from stator.targets import toolchain
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is timed: a function, what it takes, its operations and the bytes that it moves at least."""
+
+    name: str
+    fn: Callable[..., Any]
+    inputs: tuple[Tensor, ...]
+    operations: float
+    nbytes: float
+    backend: SDPBackend | None = None
+
+    def found(self, options: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """What was measured of its products, and of the shapes of kernels."""
+        stator.reset()
+        with log.collect() as recorder, sdpa_kernel(self.backend) if self.backend is not None else nullcontext():
+            stator.compile(self.fn, options=options)(*self.inputs)
+            torch.cuda.synchronize()
+        return recorder.of(log.PRODUCT), recorder.of(log.TILING)
+
+
+def randn(*size: int) -> Tensor:
+    return torch.randn(size, device="cuda", dtype=torch.bfloat16)
+
+
+def product(name: str, rows: int, terms: int, columns: int, turned: bool, fn: Any = None, more: int = 0) -> Case:
+    """A product, of a weight with its terms side by side where it is `turned`, and what follows it."""
+    weight = randn(columns, terms) if turned else randn(terms, columns)
+    plain = F.linear if turned else torch.matmul
+    rest = tuple([randn(columns) if i == 0 else randn(rows, columns) for i in range(more)])
+    nbytes = 2 * (rows * terms + terms * columns + rows * columns * (1 + max(more - 1, 0)))
+    kind = "x @ w.T" if turned else "x @ w"
+    title = f"{name or kind} {rows}×{terms}×{columns}"
+    return Case(title, fn or plain, (randn(rows, terms), weight, *rest), 2.0 * rows * terms * columns, nbytes)
+
+
+def products() -> Iterator[Case]:
+    for size in (4096, 8192):
+        for turned in (False, True):
+            yield product("", size, size, size, turned)
+        yield product("x.T @ w", size, size, size, False, lambda x, w: x.T @ w)
+    yield product("", 2048, 2048, 2048, True)
+    yield product("", 4096, 768, 768, True)
+    yield product("", 512, 768, 50257, True)
+    yield product("", 1024, 1024, 1024, True)
+    yield product("", 512, 8192, 512, True)
+
+
+def skinny() -> Iterator[Case]:
+    for rows in (1, 4, 8, 16, 32):
+        yield product("", rows, 4096, 4096, True)
+    yield product("", 1, 4096, 11008, True)
+    yield product("", 8, 768, 3072, True)
+    yield product("", 8, 768, 50257, True)
+    yield product("", 16, 4096, 1024, True)
+
+
+def followed() -> Iterator[Case]:
+    """Products as models have them: with a bias, an activation, a residual, a gate."""
+    yield product("gelu", 4096, 768, 3072, True, lambda x, w, b: F.gelu(F.linear(x, w, b)), 1)
+    yield product("residual", 4096, 3072, 768, True, lambda x, w, b, r: F.linear(x, w, b) + r, 2)
+    yield product("bias", 4096, 768, 2304, True, F.linear, 1)
+    yield product("relu", 8192, 1024, 4096, True, lambda x, w, b: F.relu(F.linear(x, w, b)), 1)
+    yield product("gelu", 512, 768, 3072, True, lambda x, w, b: F.gelu(F.linear(x, w, b)), 1)
+    yield product("silu", 4096, 2048, 8192, True, lambda x, w: F.silu(F.linear(x, w)))
+
+
+def attention() -> Iterator[Case]:
+    backends = {"flash": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
+    for width in (64, 128):
+        for causal in (False, True):
+            for name, backend in backends.items():
+                q, k, v = (randn(4, 2048 // width, 4096, width).requires_grad_() for _ in range(3))
+                title = f"{name} {tuple(q.shape)}{' causal' if causal else ''}"
+
+                def fn(q: Tensor, k: Tensor, v: Tensor, causal: bool = causal) -> Tensor:
+                    return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+                work = 4.0 * q.shape[0] * q.shape[1] * 4096 * 4096 * width / (2 if causal else 1)
+                yield Case(title, fn, (q, k, v), work, 0, backend)
+
+
+def short() -> Iterator[Case]:
+    """Attention of few rows, as BERT and generation have it, and with a mask."""
+    flash, efficient = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION
+    for batches, heads, queries, keys, masked in (
+        (32, 12, 128, 128, False), (16, 12, 512, 512, False), (8, 16, 1, 1024, False),
+        (32, 12, 128, 128, True), (16, 12, 512, 512, True), (4, 16, 2048, 2048, True),
+    ):  # fmt: skip
+        q, k, v = (randn(batches, heads, n, 64).requires_grad_(not masked) for n in (queries, keys, keys))
+        mask = torch.rand(batches, 1, 1, keys, device="cuda") < 0.9 if masked else None
+        title = f"{'memory-efficient, mask' if masked else 'flash'} {batches}×{heads}×{queries}×{keys}×64"
+        work = 4.0 * batches * heads * queries * keys * 64
+        fn = F.scaled_dot_product_attention
+        yield Case(title, fn, (q, k, v, mask) if masked else (q, k, v), work, 0, efficient if masked else flash)
+
+
+GROUPS = {"products": products, "skinny": skinny, "followed": followed, "attention": attention, "short": short}
+
+
+def row(case: Case, found: dict[str, Any]) -> str:
+    """A line of the table."""
+    work = case.operations * (2.5 if "backward" in found["product"] else 1)
+    ours, library = found["loop"], found["library"]
+    if case.nbytes and work / case.nbytes < 100:
+        rates, unit = [case.nbytes / time / 1e9 for time in (library, ours)], "GB/s"
+    else:
+        rates, unit = [work / time / 1e12 for time in (library, ours)], "TFLOP/s"
+    name = case.name + (" backward" if "backward" in found["product"] else "")
+    taken = "ours" if found["takes_loop"] else "library"
+    times = f"{library * 1e6:.1f} | {ours * 1e6:.1f}"
+    return f"| {name} | {times} | {rates[0]:.0f} | {rates[1]:.0f} | {unit} | {library / ours:.2f} | {taken} |"
+
+
+def by_rule(case: Case) -> str:
+    """Microseconds of the device for a call: compiled without measuring, compiled with it, eager."""
+    clock = toolchain("cuda").seconds
+    ways: list[Callable[..., Any]] = []
+    for options in ({}, {"autotune": True}):
+        stator.reset()
+        ways.append(stator.compile(case.fn, options=options))
+        ways[-1](*case.inputs)
+    times = [min(clock(partial(way, *case.inputs), 20) for _ in range(5)) * 1e6 for way in (*ways, case.fn)]
+    stator.reset()
+    externs = stator.explain(case.fn)(*case.inputs).externs
+    return f"| {case.name} | {times[0]:.1f} | {times[1]:.1f} | {times[2]:.1f} | {', '.join(externs) or 'ours'} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.products")
+    parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}; all of them if none is named")
+    parser.add_argument("--tried", action="store_true", help="print the time of every shape that was tried")
+    given = parser.parse_args()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bfloat16")
+    print("| case | library µs | ours µs | library | ours | unit | times its speed | taken |")
+    print("|---|---:|---:|---:|---:|---|---:|---|")
+    torch.manual_seed(0)
+    for group in given.groups or GROUPS:
+        for case in GROUPS[group]():
+            measured, tilings = case.found({"autotune": True})
+            for found in measured:
+                print(row(case, found), flush=True)
+            for tiling in tilings if given.tried else ():
+                for shape, time in sorted(tiling["tried"], key=lambda tried: (isinstance(tried[1], str), tried[1])):
+                    print(f"    {shape}: {time if isinstance(time, str) else f'{time * 1e6:.1f} µs'}", flush=True)
+    if not given.groups or "followed" in given.groups:
+        print("\n| case | by rule µs | by measurement µs | eager µs | by rule |\n|---|---:|---:|---:|---|")
+        for case in followed():
+            print(by_rule(case), flush=True)
+
+
+if __name__ == "__main__":
+    main()

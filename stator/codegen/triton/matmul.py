@@ -1,0 +1,224 @@
+"""Prints products as `@triton.jit` functions: `tl.dot` of tiles, and around it what is computed of factors and results.
+
+Rows are lanes of `m`, columns of `n`, terms of `k`; a value has the lanes of what it is made of. In the loop over terms
+what a left factor needs is printed with `k` along columns, what a right one needs with `k` along rows. What lies past
+the end is loaded as zero; where a factor is computed from what is loaded, it is made zero after that.
+Neighbours: `printer.py` writes statements, `kernel/matmul.py` decides, `kernel/strategies.py` made the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stator.codegen.triton.operators import TYPES
+from stator.codegen.triton.printer import NO_LANES, Lanes, Printer, launch_text
+from stator.kernel import ir
+from stator.kernel.matmul import Matmul
+from stator.loop.index import Axis, Index
+from stator.sizes import Extent
+
+
+def matmul_text(plan: Matmul, function: ir.Function) -> str:
+    """One kernel."""
+    return _Printer(plan, function).text()
+
+
+def matmul_launch(plan: Matmul, function: ir.Function, warp: int) -> str:
+    """What launches of it need to know."""
+    return launch_text(function, warp, plan.programs, {"num_stages": plan.tiling.stages})
+
+
+class _Printer(Printer):
+    """Writes one function, whose parallel loops are over `b`, `m` and `n`, and whose inner loop is over `k`."""
+
+    def __init__(self, plan: Matmul, function: ir.Function) -> None:
+        super().__init__(function)
+        self.plan = plan
+        self.loops = {s.axis.name: s.axis for s in ir.walk(function.body) if isinstance(s, ir.Loop)}
+        tiling = plan.tiling
+        self.step = {"m": tiling.rows, "n": tiling.columns, "k": tiling.terms}
+        self.side = ""  # which factor is printed, where one is
+
+    # ---- lanes
+
+    def lanes_at(self, index: Index) -> Lanes:
+        return frozenset([axis.name for axis in index.axes() if axis.name in self.step])
+
+    def leaf(self, axis: Axis) -> str:
+        return f"k_{self.side}" if axis.name == "k" else axis.name
+
+    def guard(self, lanes: Lanes, mask: ir.Operand | None = None) -> list[str]:
+        parts = [self.mask(letter) for letter in "mnk" if letter in lanes and self.ends(letter)]
+        return parts + ([self.operand(mask)] if mask is not None else [])
+
+    def mask(self, letter: str) -> str:
+        return f"{letter}_{self.side}_live" if letter == "k" else f"{letter}_live"
+
+    def ends(self, letter: str) -> bool:
+        """Whether lanes may lie past the end of an axis."""
+        size = self.loops[letter].size
+        return not (type(size) is int and size % self.step[letter] == 0)
+
+    # ---- the program
+
+    def head(self) -> None:
+        symbols = [symbol.name for symbol in self.function.symbols]
+        if symbols:
+            self.add("if WIDE:")
+            for name in symbols:
+                self.add(f"    {name} = {name}.to(tl.int64)")
+        if self.plan.tiling.persistent:
+            batch, rows, columns = self.plan.tiles()
+            tiles, cores = _text(batch * rows * columns), self.plan.cores
+            self.add(f"for program in tl.range(tl.program_id(0), {tiles}, {cores}, flatten=True):")
+            self.indent += "    "
+        else:
+            self.add("program = tl.program_id(0)")
+        if self.wide:
+            self.add("program = program.to(tl.int64)")
+        if symbols:
+            self.add("if WIDE:")
+            self.add("    program = program.to(tl.int64)")
+        self.order()
+        for letter, shape in (("m", "[:, None]"), ("n", "[None, :]")):
+            self.add(f"{letter} = ({letter}_tile * {self.step[letter]} + tl.arange(0, {self.step[letter]})){shape}")
+            if self.ends(letter):
+                self.add(f"{letter}_live = {letter} < {self.loops[letter].size}")
+
+    def order(self) -> None:
+        """Which batch and tile a program computes: those of some rows of tiles, column by column."""
+        batch, rows, columns = self.plan.tiles()
+        if batch != 1:
+            self.add(f"b = program // ({_text(rows * columns)})")
+            self.add(f"program = program % ({_text(rows * columns)})")
+        group = self.plan.tiling.group
+        if type(rows) is int and rows <= group:
+            self.add(f"m_tile = program % {rows}")
+            self.add(f"n_tile = program // {rows}")
+            return
+        self.add(f"band = program // ({_text(columns * group)})")
+        height = str(group)
+        if not (type(rows) is int and rows % group == 0):
+            height = "height"
+            self.add(f"height = tl.minimum({_text(rows)} - band * {group}, {group})")
+        self.add(f"m_tile = band * {group} + (program % ({_text(columns * group)})) % {height}")
+        self.add(f"n_tile = (program % ({_text(columns * group)})) // {height}")
+
+    # ---- statements
+
+    def loop(self, loop: ir.Loop) -> None:
+        if loop.axis.name != "k":
+            self.block(loop.body)
+            return
+        step, indent = self.step["k"], self.indent
+        sums = [s for s in loop.body if isinstance(s, ir.Assign)]
+        self.add(f"for start in tl.range(0, {_text(loop.axis.size)}, {step}):")
+        self.indent += "    "
+        body = [s for s in loop.body if not isinstance(s, ir.Assign)]
+        made = {target: s for s in body for target in ir.targets(s)}
+        products = [_factors(s, made) for s in sums]
+        lanes = self.lanes_of_all(body)
+        for side, letter, shape in (("left", "m", "[None, :]"), ("right", "n", "[:, None]")):
+            self.side = side
+            self.add(f"k_{side} = (start + tl.arange(0, {step})){shape}")
+            if self.ends("k"):
+                self.add(f"k_{side}_live = k_{side} < {loop.axis.size}")
+            wanted = [pair[0 if letter in lanes[pair[0]] else 1] for pair in products]
+            self.factors(body, dict.fromkeys(wanted), lanes, made)
+        self.side = ""
+        for s, pair in zip(sums, products, strict=True):
+            left, right = pair if "m" in lanes[pair[0]] else pair[::-1]
+            precision = ', input_precision="ieee"' if left.dtype == "f32" else ""
+            total = s.target.name
+            self.add(f"{total} = tl.dot({self.operand(left)}, {self.operand(right)}, {total}{precision})")
+        self.indent = indent
+
+    def lanes_of_all(self, body: Sequence[ir.Statement]) -> dict[ir.Value, Lanes]:
+        """The lanes of what the loop over terms computes."""
+        found: dict[ir.Value, Lanes] = {}
+        for s in body:
+            lanes = self.lanes_at(s.index) if isinstance(s, ir.Load | ir.Position) else NO_LANES
+            for operand in ir.operands(s):
+                if isinstance(operand, ir.Value):
+                    lanes |= found[operand] if operand in found else self.lanes_of(operand)
+            found.update(dict.fromkeys(ir.targets(s), lanes))
+        return found
+
+    def factors(
+        self,
+        body: Sequence[ir.Statement],
+        wanted: dict[ir.Value, None],
+        lanes: dict[ir.Value, Lanes],
+        made: Mapping[ir.Value, ir.Statement],
+    ) -> None:
+        """What factors of one side need, and they themselves, with zeros past the end."""
+        needed = set(wanted)
+        for s in reversed(body):
+            if any(target in needed for target in ir.targets(s)):
+                needed.update([operand for operand in ir.operands(s) if isinstance(operand, ir.Value)])
+        for s in body:
+            (target,) = ir.targets(s)
+            if target in needed:
+                self.texts.pop(target, None)
+                self.statement(s)
+                if not lanes[target] - {"k"}:  # the other side may need it too, along its own lanes
+                    name = f"{target.name}_{self.side}"
+                    self.add(f"{name} = {target.name}")
+                    self.texts[target] = name
+        for value in wanted:
+            if self.ends("k") and not isinstance(made[value], ir.Load):
+                name = f"{value.name}_live"
+                zero = f"tl.full([], 0, {TYPES[value.dtype]})"
+                self.add(f"{name} = tl.where({self.mask('k')}, {self.operand(value)}, {zero})")
+                self.texts[value] = name
+
+    def declare(self, statement: ir.Declare, after: Sequence[ir.Statement]) -> None:
+        target = statement.target
+        self.lanes[target], self.made[target] = frozenset("mn"), statement
+        self.add(f"{target.name} = tl.zeros([{self.step['m']}, {self.step['n']}], {TYPES[target.dtype]})")
+
+    def load(self, statement: ir.Load) -> None:
+        target, index, mask = statement.target, statement.index, statement.mask
+        lanes, more = self.lanes_at(index), self.lanes_of(mask)
+        where = " + ".join([self.place(index), *[f"{self.letter(letter)} * 0" for letter in sorted(more - lanes)]])
+        guard = self.guard(lanes, mask)
+        text = f"tl.load({statement.memory} + ({where})" + (f", {' & '.join(guard)}, other=0)" if guard else ")")
+        self.define(statement, target, text, lanes | more)
+
+    def letter(self, letter: str) -> str:
+        return f"k_{self.side}" if letter == "k" else letter
+
+    def store(self, statement: ir.Store) -> None:
+        shape = f"[{self.step['m']}, {self.step['n']}]"
+        lanes, value = self.lanes_at(statement.index), statement.value
+        points = self.place(statement.index)
+        if lanes != frozenset("mn"):
+            points += "".join([f" + {letter} * 0" for letter in "mn" if letter not in lanes])
+        text = self.operand(value)
+        if isinstance(value, ir.Literal):
+            text = f"tl.full({shape}, {text}, {TYPES[value.dtype]})"
+        elif self.lanes_of(value) != frozenset("mn"):
+            text = f"tl.broadcast_to({text}, {shape})"
+        guard = "".join([f", {' & '.join(live)}" for live in [self.guard(frozenset("mn"))] if live])
+        self.add(f"tl.store({statement.memory} + ({points}), {text}{guard})")
+
+
+def _factors(s: ir.Assign, made: Mapping[ir.Value, ir.Statement]) -> tuple[ir.Value, ir.Value]:
+    """The factors of what is added, as they are before an exact conversion where both are of half precision."""
+    product = made[s.args[1]]  # type: ignore[index]
+    assert s.op == "add" and isinstance(product, ir.Let) and product.op == "mul"
+    wide: list[ir.Value] = [arg for arg in product.args if isinstance(arg, ir.Value)]
+    narrow = [_narrow(arg, made) for arg in wide]
+    left, right = narrow if narrow[0].dtype == narrow[1].dtype else wide
+    return left, right
+
+
+def _narrow(value: ir.Value, made: Mapping[ir.Value, ir.Statement]) -> ir.Value:
+    match made.get(value):
+        case ir.Let(op="cast", args=(ir.Value() as source,)) if source.dtype in ("bf16", "f16"):
+            return source
+    return value
+
+
+def _text(extent: Extent) -> str:
+    return str(extent)

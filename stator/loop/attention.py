@@ -1,0 +1,102 @@
+"""Attention as one kernel, forward or backward: what it computes, as data. It is no nest of loops over one space.
+
+    s[m, n] = score(scale * sum(q[m, d] * k[n, d]), batch, head, m, n)        -inf where causal and n > m
+    o[m, e] = sum(exp(s[m, n] - l[m]) * v[n, e]),  l[m] = log(sum(exp(s[m, n])))
+
+Backward, with g the gradient of o, p[m, n] = exp(s[m, n] - l[m]) and delta[m] = sum(g[m, e] * o[m, e]):
+
+    ds[m, n] = p[m, n] * (sum(g[m, e] * v[n, e]) - delta[m]),  dv = pᵀ g,  dk = scale * dsᵀ q,  dq = scale * ds k
+
+`score` is an expression of a load from the buffer `SCORE`, over the axes of `AXES`; it may load from other buffers,
+which stand behind the tensors among the parameters. What it adds or masks has no gradient here.
+The method is that of Dao et al., "FlashAttention-2" (2023): rows are walked in blocks of keys with a running maximum.
+Neighbours: `lowering/attention.py` makes it, `kernel/attention.py` decides, `codegen/triton/attention.py` prints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stator.loop.expr import Expr, load, postorder
+from stator.loop.index import ZERO, Axis
+
+#: Elements of a row, at most.
+WIDEST: Final = 256
+#: What `score` reads where the scaled product stands.
+SCORE: Final = "score"
+#: The tensors of each kind of kernel, in the order of its parameters; those after the bar are written.
+TENSORS: Final = {
+    "forward": (("q", "k", "v"), ("o", "l")),
+    "keys": (("q", "k", "v", "g", "l", "delta"), ("dk", "dv")),
+    "queries": (("q", "k", "v", "g", "l", "delta"), ("dq",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One kernel; strides are in elements, by tensor, along batches, heads, rows and elements of a row.
+
+    `kind` is a key of `TENSORS`; each of the `groups` heads of queries that follow one another share a head of keys.
+    """
+
+    kind: str
+    dtype: str
+    batches: int
+    heads: int
+    groups: int
+    queries: int
+    keys: int
+    width: int  # of a row of q and k
+    depth: int  # of a row of v
+    strides: tuple[tuple[str, tuple[int, ...]], ...]
+    scale: float
+    causal: bool = False
+    score: Expr | None = None
+    spares: int = 0  # parameters behind all others that it leaves alone
+    logs: int = 0  # rows of `l`, of which those behind the last are +inf
+
+    @property
+    def axes(self) -> tuple[Axis, Axis, Axis, Axis]:
+        """Batches, heads, rows of queries and rows of keys, as `score` knows them."""
+        return axes(self.batches, self.heads, self.queries, self.keys)
+
+    def stride(self, tensor: str) -> tuple[int, ...]:
+        """The strides of a tensor."""
+        return dict(self.strides)[tensor]
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Its tensors, in the order of its parameters, but for what `score` loads."""
+        read, written = TENSORS[self.kind]
+        return read + written
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """The buffers that `score` loads from, in order."""
+        nodes = postorder([self.score]) if self.score is not None else ()
+        return tuple(dict.fromkeys([node.attr[0] for node in nodes if node.op == "load" and node.attr[0] != SCORE]))
+
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions of its products, of which causal attention needs half."""
+        products = {"forward": self.width + self.depth, "keys": 2 * (self.width + self.depth),
+                    "queries": 2 * self.width + self.depth}[self.kind]  # fmt: skip
+        return 2 * self.batches * self.heads * self.queries * self.keys * products // (2 if self.causal else 1)
+
+    def text(self) -> str:
+        """The canonical print."""
+        sizes = f"{self.batches}×{self.heads}/{self.groups}×{self.queries}×{self.keys}×{self.width}/{self.depth}"
+        strides = ", ".join([f"{name} {'/'.join(map(str, steps))}" for name, steps in self.strides])
+        causal = " causal" if self.causal else ""
+        return f"attention {self.kind} {self.dtype} {sizes} by {self.scale!r}{causal}; {strides}"
+
+
+def axes(batches: int, heads: int, queries: int, keys: int) -> tuple[Axis, Axis, Axis, Axis]:
+    """The axes of scores."""
+    return Axis("b", batches), Axis("h", heads), Axis("m", queries), Axis("n", keys)
+
+
+def given() -> Expr:
+    """The scaled product, as `score` reads it."""
+    return load(SCORE, ZERO, "f32")

@@ -1,0 +1,276 @@
+"""Attention by kernels of ours on a GPU: what PyTorch's operators for it become, forward and backward.
+
+The operators of flash, memory-efficient and cuDNN attention compute the same and keep the same logarithms of sums, so
+either half may be ours while the other one is a library's. By rule they are ours where PyTorch chose its flash or its
+memory-efficient kernels, which take 1.3 to 1.6 times as long on an H100 (docs/benchmarks.md), and cuDNN's where it
+chose those; under the option `autotune` whatever was faster on this machine (`stator/tuning.py`). Dropout, gradients
+of a bias, double precision and rows of more than 256 elements are the library's. A bias is computed where it is added,
+if no other kernel needs it in memory.
+Neighbours: `loop/attention.py` is what is made, `product.py` has the other operators that libraries compute too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stator.base.device import HOST
+from stator.loop import expr as e
+from stator.loop.attention import TENSORS, WIDEST, Attention, axes, given
+from stator.loop.expr import Expr, Rewriter, load
+from stator.loop.index import Index
+from stator.loop.kernel import Kernel, Param, kernel
+from stator.loop.nest import Buffer, Extern, View
+from stator.lowering.context import Context
+from stator.lowering.extern import call, read_results
+from stator.lowering.product import TAKES_LOOP
+from stator.lowering.table import replaces
+from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, over, placed
+from stator.sizes.strides import contiguous, span
+
+#: Weight of a bias up to which it is computed where it is added.
+CHEAP = 16
+#: Elements of a tensor: positions within one have 32 bits.
+MOST = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one of the operators was asked for, whichever it is."""
+
+    q: LazyTensor
+    k: LazyTensor
+    v: LazyTensor
+    bias: LazyTensor | None
+    dropout: float
+    causal: bool
+    scale: float | None
+    by_rule: bool
+
+
+@replaces("_scaled_dot_product_flash_attention")
+def flash(
+    context: Context, out: Any, q: LazyTensor, k: LazyTensor, v: LazyTensor, dropout_p: float = 0.0,
+    is_causal: bool = False, return_debug_mask: bool = False, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    asked = _Call(q, k, v, None, dropout_p, is_causal, scale, True)
+    return None if return_debug_mask else _forward(context, out, asked)
+
+
+@replaces("_scaled_dot_product_efficient_attention")
+def efficient(
+    context: Context, out: Any, q: LazyTensor, k: LazyTensor, v: LazyTensor, attn_bias: LazyTensor | None,
+    compute_log_sumexp: bool, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    return _forward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, True))
+
+
+@replaces("_scaled_dot_product_cudnn_attention")
+def cudnn(
+    context: Context, out: Any, q: LazyTensor, k: LazyTensor, v: LazyTensor, attn_bias: LazyTensor | None,
+    compute_log_sumexp: bool, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    asked = _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, False)
+    return None if return_debug_mask else _forward(context, out, asked)
+
+
+@replaces("_scaled_dot_product_flash_attention_backward")
+def flash_backward(
+    context: Context, out: Any, grad: LazyTensor, q: LazyTensor, k: LazyTensor, v: LazyTensor, o: LazyTensor,
+    logs: LazyTensor, cum_q: Any, cum_k: Any, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool,
+    seed: Any, offset: Any, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    return _backward(context, out, _Call(q, k, v, None, dropout_p, is_causal, scale, True), grad, o, logs)
+
+
+@replaces("_scaled_dot_product_efficient_attention_backward")
+def efficient_backward(
+    context: Context, out: Any, grad: LazyTensor, q: LazyTensor, k: LazyTensor, v: LazyTensor,
+    attn_bias: LazyTensor | None, o: LazyTensor, logs: LazyTensor, seed: Any, offset: Any, dropout_p: float,
+    grad_input_mask: Sequence[bool], is_causal: bool = False, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    if grad_input_mask[3] and 3 in read_results(context.node, 4):
+        return None
+    return _backward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, True), grad, o, logs)
+
+
+@replaces("_scaled_dot_product_cudnn_attention_backward")
+def cudnn_backward(
+    context: Context, out: Any, grad: LazyTensor, q: LazyTensor, k: LazyTensor, v: LazyTensor, o: LazyTensor,
+    logs: LazyTensor, seed: Any, offset: Any, attn_bias: LazyTensor | None, cum_q: Any, cum_k: Any, max_q: Any,
+    max_k: Any, dropout_p: float, is_causal: bool, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    return _backward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, False), grad, o, logs)
+
+
+# ---- which ones ------------------------------------------------------------------------------------------------------
+
+
+def takes_ours(context: Context, asked: _Call) -> bool:
+    """Whether a kernel of ours computes it: one that may, where that was measured to be faster, or by rule."""
+    if not _may(context, asked):
+        return False
+    measured = context.node.meta.get(TAKES_LOOP) if context.node is not None else None
+    return asked.by_rule if measured is None else bool(measured)
+
+
+def _may(context: Context, asked: _Call) -> bool:
+    tensors = [asked.q, asked.k, asked.v, *([asked.bias] if asked.bias is not None else [])]
+    if not context.device.tile_products or asked.dropout:
+        return False
+    if any(type(n) is not int or n == 0 for x in tensors for n in x.size):
+        return False
+    (batches, heads, queries, width), (_, shared, keys, _) = asked.q.size, asked.k.size
+    if {x.dtype for x in tensors[:3]} != {asked.q.dtype} or asked.q.dtype not in HALF:
+        return False
+    if max(width, asked.v.size[-1]) > WIDEST or heads % shared or asked.v.size[1] != shared:
+        return False
+    if asked.bias is not None and asked.bias.dtype not in (*HALF, "f32"):
+        return False
+    if asked.causal and queries != keys:  # libraries do not agree on where the diagonal is
+        return False
+    places = [context.place(x) for x in tensors[:3]]
+    if any(type(n) is not int for place in places for n in (place.offset, *place.stride)):
+        return False
+    largest = max(batches * heads * n * m for n, m in ((queries, width), (keys, width), (keys, asked.v.size[-1])))
+    return bool(largest < MOST)
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def _forward(context: Context, out: Sequence[Any], asked: _Call) -> Any:
+    """The result and the logarithms; what else a library gives nothing needs, but where gradients are a library's."""
+    if not takes_ours(context, asked):
+        return None
+    result, logs, *others = out
+    read = read_results(context.node, len(out))
+    o = _buffer(context, result)
+    if isinstance(logs, Spec) and len(logs.size) >= 3 and logs.size[2] >= asked.q.size[2]:
+        sums = _buffer(context, logs)
+    else:
+        sums = context.buffer(asked.q.size[:3], contiguous(asked.q.size[:3]), "f32")
+    spares = [_buffer(context, one) for i, one in enumerate(others, 2) if i in read and _is_spare(context, one)]
+    values = {"q": asked.q, "k": asked.k, "v": asked.v}
+    _launch(context, "forward", asked, values, {"o": o, "l": sums}, spares)
+    made: list[Any] = [_value(result, o), _value(logs, sums) if isinstance(logs, Spec) else None]
+    rest = iter(spares)
+    for i, one in enumerate(others, 2):
+        if not isinstance(one, Spec) or i not in read:
+            made.append(None if isinstance(one, Spec) else one)
+        elif _is_spare(context, one):
+            made.append(_value(one, next(rest)))
+        else:  # of random numbers, which lie on the host
+            options = {"dtype": torch.int64, "device": torch.device(HOST)}
+            made.append(call(context, "aten.zeros.default", one, ((),), options))
+    return tuple(made)
+
+
+def _backward(
+    context: Context, out: Sequence[Any], asked: _Call, grad: LazyTensor, o: LazyTensor, logs: LazyTensor
+) -> Any:
+    """The gradients that are read, in two kernels."""
+    if not takes_ours(context, asked) or any(x.raw is not None for x in (grad, o, logs)):
+        return None
+    read = read_results(context.node, len(out))
+    size = asked.q.size[:3] + asked.v.size[-1:]
+    for x in (grad, o):
+        context.place(x)
+
+    def body(at: Indices) -> Expr:
+        return e.reduce("sum", e.op("mul", *[e.cast(x.load(at), "f32") for x in (grad, o)]))
+
+    delta = context.reduce(size, [3], "f32", body, False)
+    values = {"q": asked.q, "k": asked.k, "v": asked.v, "g": grad, "l": logs, "delta": delta}
+    dq, dk, dv = [_buffer(context, one) for one in out[:3]]
+    if read & {1, 2}:
+        _launch(context, "keys", asked, values, {"dk": dk, "dv": dv}, ())
+    if 0 in read:
+        _launch(context, "queries", asked, values, {"dq": dq}, ())
+    made = [_value(one, buffer) for one, buffer in zip(out[:3], (dq, dk, dv), strict=True)]
+    kept = [value if i in read else None for i, value in enumerate(made)]
+    return (*kept, *[None] * (len(out) - 3))
+
+
+def _launch(
+    context: Context,
+    kind: str,
+    asked: _Call,
+    values: dict[str, LazyTensor],
+    written: dict[str, Buffer],
+    spares: Sequence[Buffer],
+) -> None:
+    """A kernel on the memory of what it reads and writes."""
+    read, _ = TENSORS[kind]
+    views = [context.view(values[name]) for name in read]
+    lying: list[tuple[str, View | Buffer]] = [*zip(read, views, strict=True), *written.items()]
+    strides = [(name, _known(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
+    score, extra = _score(context, asked, len(views))
+    views += extra
+    (batches, heads, queries, width), (_, shared, keys, _) = _known(asked.q.size), _known(asked.k.size)
+    attention = Attention(
+        kind, asked.q.dtype, batches, heads, heads // shared, queries, keys, width, _known(asked.v.size)[3],
+        tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), asked.causal, score, len(spares),
+        _known(written["l"].size)[2] if "l" in written else queries,
+    )  # fmt: skip
+    buffers = [*written.values(), *spares]
+    made = _kernel(context, attention, views, buffers)
+    name = context.node.name if context.node is not None else "attention"
+    node = Extern(name, f"stator.attention_{kind}", tuple(views), (), tuple(buffers), fails=False, kernel=made)
+    context.nodes.append(node)
+
+
+def _kernel(context: Context, attention: Attention, views: Sequence[View], buffers: Sequence[Buffer]) -> Kernel:
+    params = [
+        Param(f"p{i}", context.buffers[view.buffer].dtype, "in", span(view.size, view.stride))
+        for i, view in enumerate(views)
+    ]
+    params += [Param(f"p{i}", buffer.dtype, "out", buffer.span) for i, buffer in enumerate(buffers, len(views))]
+    return kernel((), (), (), tuple(params), attention=attention)
+
+
+def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, list[View]]:
+    """What is made of a scaled product by the bias, by the names of parameters from `count` on; and what these are."""
+    bias = asked.bias
+    if bias is None:
+        return None, []
+    if bias.place is None and bias.weight > CHEAP:
+        context.place(bias)
+    batches, heads, queries, keys = _known((*asked.q.size[:3], asked.k.size[2]))
+    at = tuple([axis.index for axis in axes(batches, heads, queries, keys)])
+    value = e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
+    views: dict[str, View] = {}
+
+    def on_load(name: str, index: Index, dtype: str) -> Expr:
+        if name in context.buffers and name not in views:
+            buffer = context.buffers[name]
+            views[name] = View(name, (buffer.span,), (1,))
+        return load(f"p{count + list(views).index(name)}", index, dtype) if name in views else load(name, index, dtype)
+
+    return Rewriter({}, on_load)(value), list(views.values())
+
+
+def _is_spare(context: Context, one: Any) -> bool:
+    """Whether it is a result on the device that a library would keep random numbers' state in: nobody looks at it."""
+    return isinstance(one, Spec) and one.device == context.device.kind
+
+
+def _buffer(context: Context, one: Spec) -> Buffer:
+    size, stride, dtype, device = one.numbers
+    known_as = one.dtype if one.dtype != dtype else ""
+    return context.buffer(size, stride, dtype, device, exact=True, opaque=known_as)
+
+
+def _value(one: Spec, buffer: Buffer) -> LazyTensor:
+    value = placed(buffer.size, Place(buffer, buffer.stride))
+    return over(value, buffer.opaque) if buffer.opaque else value
+
+
+def _known(size: Size) -> tuple[int, ...]:
+    """A size of numbers."""
+    assert all(type(n) is int for n in size), "symbolic sizes are a library's"
+    return tuple([int(n) for n in size])

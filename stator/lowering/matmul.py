@@ -1,0 +1,195 @@
+"""Products as nests for a device that multiplies tiles of matrices: which ones, and in which loops.
+
+By rule (`wins`) a product of half precision is ours where that saves a pass over its results which takes clearly longer
+than tiles of ours may lose beside a library's: what is computed of each result would be stored for another operator
+anyway. So are those whose rows of results lie so that a library cannot store them in vectors. Under the option
+`autotune` it is decided by measurement (`stator/tuning.py`).
+
+The nest of a product has its bias and its rounding in it, so that what reads the result joins it as it would join any
+reduction (`loop/fusion.py`). Its loops are the dims in which the program reads the result: where `[b*s, n]` is viewed
+as `[b, s, heads, n // heads]` and turned, rows are loops over `b` and `s`, and the turned result is what is stored.
+Neighbours: `product.py` asks; `loop/contraction.py` finds the product again in the kernel, `kernel/matmul.py` decides
+how it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch.fx import Node
+
+from stator.base.device import Device
+from stator.base.dtypes import ITEMSIZE
+from stator.fake.symbolic import extents
+from stator.graphs.calls import is_view
+from stator.loop import expr as e
+from stator.loop.expr import Expr
+from stator.loop.index import ZERO, Axis, Index
+from stator.lowering.context import Context
+from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, placed
+from stator.prims.set import PRIMITIVES
+from stator.sizes import Extent, hint
+from stator.sizes.strides import contiguous
+
+#: Rows or columns of results that are in one tile; and the weight up to which an operand is computed for it.
+ONCE, CHEAP = 32, 8
+#: Bytes that a library stores at once, and columns from which on a product is clearly slower where rows do not begin
+#: at a multiple of them.
+VECTOR, WIDE = 16, 256
+#: Rows, columns and terms from which on it is known how fast tiles are.
+MANY = 64
+#: Of the rate at which tiles are multiplied, what is reached; what ours are behind a library's, and by how much a pass
+#: has to be longer.
+REACHED, BEHIND, SURE = 0.8, 0.12, 1.5
+#: Sides of tiles, and how much slower they are than the largest ones.
+SIDES = ((128, 256, 1.0), (128, 128, 1.1), (64, 128, 1.3), (64, 64, 1.6))
+#: How many readers of a product are looked at.
+READERS = 16
+#: The dtypes of products that are nests.
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+def wins(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
+    """Whether a product of sizes that are known is ours by rule."""
+    device, size = context.device, [hint(n) for n in out.size]
+    terms = hint(a.size[-1])
+    if out.dtype not in HALF:
+        return False
+    *_, rows, columns = size
+    aligned = VECTOR // ITEMSIZE[out.dtype]
+    if columns % aligned and terms % aligned == 0 and columns >= WIDE and context.place(b).stride[-2] == 1:
+        return True
+    if rows < MANY or columns < MANY or terms < MANY or not _saves_a_pass(context):
+        return False
+    work = 2.0 * prod(size) * terms / (device.product_rate * REACHED)
+    saved = 2 * ITEMSIZE[out.dtype] * prod(size) / device.bandwidth + device.launch_cost
+    return saved > SURE * work * (BEHIND + _waste(size, device))
+
+
+def _waste(size: Sequence[int], device: Device) -> float:
+    """Which part of the work of the best tiles is lost, as they are small or do not fill the last wave of programs."""
+    *batch, rows, columns = size
+    found = []
+    for m, n, slower in SIDES:
+        count = prod(batch) * -(-rows // m) * -(-columns // n)
+        waves = -(-count // device.cores)
+        found.append(waves * device.cores * m * n * slower / prod(size) - 1)
+    return min(found)
+
+
+def _saves_a_pass(context: Context) -> bool:
+    """Whether all that reads a product is computed of each result alone, and some of it is stored for an operator."""
+    assert context.node is not None
+    stored, rest = False, list(context.node.users)
+    for _ in range(READERS + 1):
+        if not rest:
+            return stored
+        user = rest.pop()
+        line = PRIMITIVES.get(user.target) if user.op == "call_function" else None  # type: ignore[call-overload]
+        if user.op == "output" or (user.op == "call_function" and (line is None or line.kind == "extern")):
+            stored = stored or not _is_plain(user, context.node)
+        elif line is None or line.kind not in ("pointwise", "view") or not _is_as_large(user, context.node):
+            return False
+        else:
+            rest.extend(user.users)
+    return False
+
+
+def _is_plain(user: Node, product: Node) -> bool:
+    """Whether it reads the product itself, or a view of it."""
+    for given in user.all_input_nodes:
+        while is_view(given):
+            given = given.all_input_nodes[0]
+        if given is product:
+            return True
+    return False
+
+
+def _is_as_large(user: Node, product: Node) -> bool:
+    value, whole = user.meta.get("val"), product.meta["val"]
+    return isinstance(value, torch.Tensor) and prod(extents(value.shape)) == prod(extents(whole.shape))
+
+
+def tiles(context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyTensor | None = None) -> LazyTensor:
+    """`a @ b + bias`, summed up in float32 and rounded once."""
+    parts = _loops(context.node, out.size)
+    size = (*[n for part in parts for n in part], a.size[-1])
+    probe = tuple([Axis(f"x{i}", n).index if n != 1 else ZERO for i, n in enumerate(size)])
+    *batch, row, column = _joined(probe, parts)
+    sides = ((a, -2, (*batch, row, probe[-1]), out.size[-1]), (b, -1, (*batch, probe[-1], column), out.size[-2]))
+    for operand, number, at, times in sides:
+        if not (_is_copy(operand, at) or _is_read_once(context, operand, number, times)):
+            context.place(operand)  # each element is read many times
+
+    def body(at: Indices) -> Expr:
+        *batch, row, column = _joined(at, parts)
+        factors = a.load((*batch, row, at[-1])), b.load((*batch, at[-1], column))
+        total = e.reduce("sum", e.op("mul", *[e.cast(factor, "f32") for factor in factors]))
+        if bias is not None:
+            total = e.op("add", total, e.cast(broadcast(bias, (row, column)), "f32"))
+        return e.cast(total, out.dtype)
+
+    made = context.reduce(size, [len(size) - 1], out.dtype, body, False)
+    return placed(out.size, Place(context.place(made).buffer, contiguous(out.size)))
+
+
+def _is_copy(operand: LazyTensor, at: Indices) -> bool:
+    """Whether an operand lies in memory, or would be a copy of what does, with neighbours side by side there too."""
+    if operand.place is not None:
+        return False
+    read = operand.load(at)
+    if read.op != "load" or not read.attr[1].is_linear():
+        return False
+    return any(read.attr[1].stride(axis) == 1 for index in at[-2:] for axis in index.axes())
+
+
+def _is_read_once(context: Context, operand: LazyTensor, number: int, times: Extent) -> bool:
+    """Whether an operand that only this product needs is cheap to compute, and is computed for one tile of results."""
+    given = context.node.args[number] if context.node is not None else None
+    if operand.place is not None or not isinstance(given, Node) or hint(times) > ONCE:
+        return False
+    return operand.weight <= CHEAP and context.uses[given].count == 1
+
+
+def _joined(at: Indices, parts: Sequence[Size]) -> list[Index]:
+    """The index of each dim that is several loops."""
+    joined, start = [], 0
+    for part in parts:
+        position = ZERO
+        for size in part:
+            position = position * size + at[start]
+            start += 1
+        joined.append(position)
+    return joined
+
+
+def _loops(node: Node | None, size: Size) -> list[Size]:
+    """For each dim of a product the dims in which the first view that divides them reads it."""
+    for user in node.users if node is not None else ():
+        value = user.meta.get("val")
+        if is_view(user) and isinstance(value, torch.Tensor):
+            parts = divided(size, extents(value.shape))
+            if parts is not None and max(map(len, parts)) > 1:
+                return parts
+    return [(n,) for n in size]
+
+
+def divided(size: Size, into: Size) -> list[Size] | None:
+    """Dims as products of runs of other dims; None where these are no such runs, or not all are numbers.
+
+    divided((6, 8), (2, 3, 4, 2))  ->  [(2, 3), (4, 2)]
+    """
+    if any(type(n) is not int for n in (*size, *into)):
+        return None
+    parts, start = [], 0
+    for n in size:
+        end = start + 1
+        while end < len(into) and prod(into[start:end]) < n:
+            end += 1
+        if prod(into[start:end]) != n or start >= len(into):
+            return None
+        parts.append(tuple(into[start:end]))
+        start = end
+    return parts if all(n == 1 for n in into[start:]) else None

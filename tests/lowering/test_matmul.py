@@ -1,0 +1,70 @@
+"""Which products are tiles of ours on a GPU by rule, and in which loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stator import passes
+from stator.fake.tensor import make
+from stator.loop.contraction import contraction
+from stator.loop.nest import Nest, Program
+from stator.lowering import lower
+from stator.lowering.matmul import divided
+from stator.prims import DECOMPOSITIONS
+from stator.targets import typical
+from tests.cases.graphs import trace
+
+
+def on_gpu(fn: Callable[..., Any], *sizes: tuple[int, ...]) -> Program:
+    """A function of bfloat16 tensors on a GPU, lowered by rule; nothing as large as they are is made."""
+    inputs = [torch.zeros((1,) * len(size), dtype=torch.bfloat16).expand(size) for size in sizes]
+    gm, _ = trace(fn, [x.contiguous() for x in inputs], DECOMPOSITIONS)
+    passes.run(gm, passes.PIPELINE)
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, Tensor):
+            node.meta["val"] = make(tuple(value.shape), value.dtype, torch.device("cuda"), tuple(value.stride()))
+    return lower(gm, "test", typical("cuda"))
+
+
+def ours(program: Program) -> int:
+    nests = [node for node in program.nodes if isinstance(node, Nest)]
+    return sum(contraction([nest.value], nest.axes, nest.reduce_axes) is not None for nest in nests)
+
+
+#: What is computed, the sizes that it takes, and how many of its products are ours.
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = {
+    "gelu": (lambda x, w, b, v: F.gelu(F.linear(x, w, b)) @ v, ((2048, 256), (1024, 256), (1024,), (1024, 64)), 1),
+    "a result": (lambda x, w: F.relu(F.linear(x, w)), ((2048, 256), (1024, 256)), 1),
+    "alone": (lambda x, w, b: F.linear(x, w, b), ((2048, 256), (1024, 256), (1024,)), 0),
+    "long": (lambda x, w: F.relu(F.linear(x, w)), ((2048, 4096), (1024, 4096)), 0),
+    "of a sum": (lambda x, w: F.relu(F.linear(x, w)).sum(), ((2048, 256), (1024, 256)), 0),
+    "few rows": (lambda x, w: F.relu(F.linear(x, w)), ((8, 256), (1024, 256)), 0),
+    "gate": (
+        lambda x, w, v, o: (F.silu(F.linear(x, w)) * F.linear(x, v)) @ o,
+        ((2048, 256), (1024, 256), (1024, 256), (1024, 64)),
+        2,
+    ),
+    "odd columns": (F.linear, ((512, 256), (1025, 256)), 1),
+    "odd terms": (F.linear, ((512, 255), (1025, 255)), 0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_which_are_ours(name: str) -> None:
+    fn, sizes, count = CASES[name]
+    assert ours(on_gpu(fn, *sizes)) == count
+
+
+def test_loops_are_those_in_which_results_are_read() -> None:
+    assert divided((6, 8), (2, 3, 4, 2)) == [(2, 3), (4, 2)]
+    assert divided((6, 8), (6, 8, 1)) == [(6,), (8,)]
+    assert divided((1, 8), (1, 2, 4)) == [(1,), (2, 4)]
+    assert divided((6, 8), (4, 12)) is None
+    assert divided((6, 8), (6,)) is None
