@@ -104,8 +104,11 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     ):  # neighbours along a short axis are taken together: each access finds some of its own in a row
         axes = (*[axis for axis in axes if axis is not short[-1]], short[-1])
     width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
+    each = device.thread_bytes // width
+    if 0 < device.many_loads <= sum([node.op == "load" for node in kernel.nodes]):
+        each = max(each // 4, 1)
     size = _shared(min(max(device.block_bytes // width, 1), power_of_two(outer)), 128, outer, device)
-    return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, device.thread_bytes // width, device))
+    return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, each, device))
 
 
 def _threads(points: int, each: int, device: Device) -> int:
@@ -187,11 +190,12 @@ def _columns(kernel: Kernel, device: Device) -> BlockPlan:
     *rest, along = kernel.axes
     outer, reduced, width = hint(kernel.outer_numel), hint(kernel.reduce_numel), hint(along.size)
     x = _shared(min(device.columns, power_of_two(outer)), device.min_columns or 1, outer, device)
-    r = min(device.column_points // x, power_of_two(reduced))
+    few = pieces_of(outer, x) < device.programs  # then each has more threads, and more of what it reads again
+    again = few and any(store.space == "inner" for store in kernel.stores)
+    r = min(device.column_points * (2 if again else 1) // x, power_of_two(reduced))
     points: tuple[Points, ...] = (Points("x", kernel.axes, x),)
     if any(map(loops, rest)) and -(-width // x) * x <= PADDING * width:
         points = (Points("z", tuple(rest), 1), Points("x", (along,), x))
-    few = pieces_of(outer, x) < device.programs  # then each has more threads
     each = device.thread_points // 2 if few else device.thread_points
     return _reducing(kernel, points, r, _threads(x * r, each, device), device)
 

@@ -134,7 +134,9 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, around: _Around
         and around.read_again(nest, names, outer * inner)
     ):
         return 0  # one kernel reads all of it again while it is in a cache
-    width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
+    width, least = 1, device.min_split >> 5
+    if columns:
+        width, least = device.columns, max(device.min_split >> 10, 4 * device.column_points // device.columns)
     programs = -(-outer // width)
     if programs * 2 > device.programs:
         return 0

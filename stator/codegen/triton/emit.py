@@ -30,4 +30,4 @@ def emit(kernels: Sequence[Kernel], device: Device, names: Sequence[str] = (), c
     for function in functions if check else ():
         verify(function)
     launches = "\n".join(["LAUNCHES = {", *[launch_text(function, device.warp) for function in functions], "}\n"])
-    return "\n\n".join([*parts, *map(function_text, functions), launches])
+    return "\n\n".join([*parts, *[function_text(function, device.row_stages) for function in functions], launches])

@@ -33,9 +33,9 @@ NO_LANES: Lanes = frozenset()
 NOWHERE = {"i64": 2**62, "i32": 2**31 - 1}
 
 
-def function_text(function: ir.Function) -> str:
-    """One kernel."""
-    return _Printer(function).text()
+def function_text(function: ir.Function, stages: int = 1) -> str:
+    """One kernel; rows that one program takes in turn are under way so many at once."""
+    return _Printer(function, stages).text()
 
 
 def launch_text(function: ir.Function, warp: int) -> str:
@@ -80,8 +80,8 @@ def _counted(function: ir.Function) -> list[tuple[Extent, int]]:
 class _Printer:
     """Writes one function."""
 
-    def __init__(self, function: ir.Function) -> None:
-        self.function = function
+    def __init__(self, function: ir.Function, stages: int) -> None:
+        self.function, self.stages = function, stages
         lanes = [loop for loop in _loops(function) if loop.kind == "lanes"]
         self.outer = [loop for loop in lanes if loop.piece is not None]
         rows = {loop.axis: loop for loop in lanes if loop.piece is None}
@@ -101,7 +101,9 @@ class _Printer:
         local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
         self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
         self.wide = not function.symbols and bool(_counted(function))
-        self.evictions = {} if self.whole else _evictions(function)
+        inner = [s for loop in lanes if loop.piece is None for s in loop.body if isinstance(s, ir.Store)]
+        stored = any(s.memory not in local for s in inner)
+        self.evictions = {} if self.whole and stored else _evictions(function)
 
     @property
     def whole(self) -> bool:
@@ -214,7 +216,8 @@ class _Printer:
         assert loop.piece is not None and type(loop.piece.step) is int
         first, step, indent = f"{loop.piece.axis.name} * {loop.piece.step}", loop.piece.step, self.indent
         end = f"{first} + {step}" if loop.axis.size % step == 0 else f"min({first} + {step}, {loop.axis.size})"
-        self.add(f"for {loop.axis.name} in range({first}, {end}):")
+        several = f", num_stages={self.stages}" if self.stages > 1 else ""
+        self.add(f"for {loop.axis.name} in {'tl.' if several else ''}range({first}, {end}{several}):")
         self.indent += "    "
         self.block(loop.body)
         self.indent = indent
