@@ -28,6 +28,8 @@ from stator.sizes import Extent, hint
 
 #: A padded tile may have so many times the points of the axis that it covers.
 PADDING = 1.25
+#: Points that a thread takes at least, where a kernel has many loads of each.
+_LEAST = 4
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
 CACHED = 8
 
@@ -106,7 +108,7 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
     each = device.thread_bytes // width
     if 0 < device.many_loads <= sum([node.op == "load" for node in kernel.nodes]):
-        each = max(each // 4, 1)
+        each = max(each // 4, min(each, _LEAST))
     size = _shared(min(max(device.block_bytes // width, 1), power_of_two(outer)), 128, outer, device)
     return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, each, device))
 

@@ -26,6 +26,7 @@ from stator.loop.deps import along_rows
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
 from stator.loop.mixed import Rows, pieces_by_rows, rows_of
+from stator.loop.narrow import narrowed
 from stator.loop.nest import Buffer, Nest, Node, Program
 from stator.loop.space import flat
 from stator.sizes import Extent, hint
@@ -50,6 +51,7 @@ class _Around:
 
 def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
     """All rewrites; the same object where nothing changed. `reasons` takes why a reduction is split, by its parts."""
+    program = narrowed(program) if device.narrows else program
     nodes: list[Node] = []
     found = _Around(rows_of(program, device), _read_by_points(program) if device.min_columns else [])
     for node in program.nodes:

@@ -329,8 +329,8 @@ class _Printer:
             case ir.Best(best=best) if target == best:
                 return
             case ir.Best(best=best):
-                names = f"{best.name}, {name}"
-                self.add(f"{names} = tl.reduce(({names}), {dim}, {_merge(taker)}, keep_dims=True)")
+                both = f"{best.name}, {name}"
+                self.add(f"{both} = tl.reduce(({both}), {dim}, {_merge(taker)}, keep_dims=True)")
             case ir.Assign(op=op):
                 self.add(f"{name} = {FOLDS[op][1].format(name, dim)}")
                 if op in ("add", "mul") and dtype not in ("f32", "f64"):
