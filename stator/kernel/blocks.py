@@ -109,7 +109,9 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     each = device.thread_bytes // width
     if 0 < device.many_loads <= sum([node.op == "load" for node in kernel.nodes]):
         each = max(each // 4, min(each, _LEAST))
-    size = _shared(min(max(device.block_bytes // width, 1), power_of_two(outer)), 128, outer, device)
+    loaded = any(index.has_indirect for index, _ in _accesses(kernel))  # then more loads are to be under way
+    most = device.block_bytes * (2 if loaded else 1) // width
+    size = _shared(min(max(most, 1), power_of_two(outer)), 128, outer, device)
     return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, each, device))
 
 

@@ -27,7 +27,7 @@ def typical(cores: int = 0) -> Device:
         KIND, "typical", cores or 132, vector_bytes=16, cache_bytes=50 << 20, launch_cost=3e-6, bandwidth=3e12,
         row_elements=_row(1 << 16), near_bytes=1 << 16, warp=WARP, waves=4, max_warps=16,
         columns=64, min_columns=16, column_points=4096, row_points=1024, loop_points=4096, thread_points=16,
-        block_bytes=4096, thread_bytes=32, many_loads=8, line_bytes=256, short_axis=4,
+        block_bytes=2048, thread_bytes=32, many_loads=8, line_bytes=256, short_axis=4,
         min_row=1 << 16, min_rows=32, parts_online=True, row_parts=528, row_stages=3, packs=True, narrows=True,
         gathers_pools=True, atomics=ATOMICS,
     )  # fmt: skip
