@@ -28,6 +28,8 @@ from stator.sizes import Extent, hint
 
 #: A padded tile may have so many times the points of the axis that it covers.
 PADDING = 1.25
+#: Points that a thread takes at least, where a kernel has many loads of each.
+_LEAST = 4
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
 CACHED = 8
 
@@ -104,8 +106,13 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     ):  # neighbours along a short axis are taken together: each access finds some of its own in a row
         axes = (*[axis for axis in axes if axis is not short[-1]], short[-1])
     width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
-    size = _shared(min(max(device.block_bytes // width, 1), power_of_two(outer)), 128, outer, device)
-    return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, device.thread_bytes // width, device))
+    each = device.thread_bytes // width
+    if 0 < device.many_loads <= sum([node.op == "load" for node in kernel.nodes]):
+        each = max(each // 4, min(each, _LEAST))
+    loaded = any(index.has_indirect for index, _ in _accesses(kernel))  # then more loads are to be under way
+    most = device.block_bytes * (2 if loaded else 1) // width
+    size = _shared(min(max(most, 1), power_of_two(outer)), 128, outer, device)
+    return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, each, device))
 
 
 def _threads(points: int, each: int, device: Device) -> int:
@@ -187,11 +194,12 @@ def _columns(kernel: Kernel, device: Device) -> BlockPlan:
     *rest, along = kernel.axes
     outer, reduced, width = hint(kernel.outer_numel), hint(kernel.reduce_numel), hint(along.size)
     x = _shared(min(device.columns, power_of_two(outer)), device.min_columns or 1, outer, device)
-    r = min(device.column_points // x, power_of_two(reduced))
+    few = pieces_of(outer, x) < device.programs  # then each has more threads, and more of what it reads again
+    again = few and any(store.space == "inner" for store in kernel.stores)
+    r = min(device.column_points * (2 if again else 1) // x, power_of_two(reduced))
     points: tuple[Points, ...] = (Points("x", kernel.axes, x),)
     if any(map(loops, rest)) and -(-width // x) * x <= PADDING * width:
         points = (Points("z", tuple(rest), 1), Points("x", (along,), x))
-    few = pieces_of(outer, x) < device.programs  # then each has more threads
     each = device.thread_points // 2 if few else device.thread_points
     return _reducing(kernel, points, r, _threads(x * r, each, device), device)
 

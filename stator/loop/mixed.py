@@ -28,6 +28,8 @@ from stator.sizes import Extent
 Rows: TypeAlias = frozenset[tuple[str, Extent, Extent]]
 #: Candidates for a map that are tried, at most.
 _MANY = 8
+#: Elements of a row from which on there are half as many parts.
+_WIDE = 2048
 
 
 def rows_of(program: Program, device: Device) -> Rows:
@@ -61,9 +63,12 @@ def is_kept(length: Extent, device: Device) -> bool:
 def pieces_by_rows(nest: Nest, names: Sequence[str], rows: Rows, device: Device) -> int:
     """Into how many pieces to split a reduction down columns that goes with one along the same rows; 0 if none does."""
     columns, length = (prod([axis.size for axis in axes]) for axes in (nest.axes, nest.reduce_axes))
-    if type(length) is not int or not any((name, length, columns) in rows for name in names):
+    if type(length) is not int or type(columns) is not int:
         return 0
-    found = next((n for n in range(min(device.row_parts, length // 2), 0, -1) if length % n == 0), 0)
+    if not any((name, length, columns) in rows for name in names):
+        return 0
+    most = device.row_parts // 2 if columns > _WIDE else device.row_parts  # programs with longer rows have more threads
+    found = next((n for n in range(min(most, length // 2), 0, -1) if length % n == 0), 0)
     return found if found >= device.cores else 0
 
 

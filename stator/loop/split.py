@@ -27,6 +27,7 @@ from stator.loop.deps import along_rows
 from stator.loop.expr import Expr, Rewriter, const, index, load, masked, op, postorder, reduce, to_index
 from stator.loop.index import Axis, Index
 from stator.loop.mixed import Rows, pieces_by_rows, rows_of
+from stator.loop.narrow import narrowed
 from stator.loop.nest import Buffer, Nest, Node, Program
 from stator.loop.space import flat
 from stator.sizes import Extent, hint
@@ -53,6 +54,7 @@ class _Around:
 
 def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
     """All rewrites; the same object where nothing changed. `reasons` takes why a reduction is split, by its parts."""
+    program = narrowed(program) if device.narrows else program
     nodes: list[Node] = []
     found = _Around(rows_of(program, device), _read_by_points(program) if device.min_columns else [])
     for node in program.nodes:
@@ -139,7 +141,9 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, around: _Around
         and around.read_again(nest, names, outer * inner)
     ):
         return 0  # one kernel reads all of it again while it is in a cache
-    width, least = (device.columns, device.min_split >> 10) if columns else (1, device.min_split >> 5)
+    width, least = 1, device.min_split >> 5
+    if columns:
+        width, least = device.columns, max(device.min_split >> 10, 4 * device.column_points // device.columns)
     programs = -(-outer // width)
     if programs * 2 > device.programs:
         return 0

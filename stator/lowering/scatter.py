@@ -246,21 +246,25 @@ def embedding_dense_backward(
     context: Context, out: Spec, grad: LazyTensor, positions: LazyTensor, rows: int, padding: int, by_frequency: bool
 ) -> Any:
     atomics = context.device.atomics
-    eager = atomics is not None and (out.dtype not in atomics["add"] or _is_ordered(out.dtype, "add"))
+    dtype = out.dtype if atomics is None else compute_dtype(out.dtype)
+    eager = atomics is not None and (dtype not in atomics["add"] or _is_ordered(dtype, "add"))
     if by_frequency or 0 in grad.size or 0 in out.size or eager:
         return extern(context, out, grad, positions, rows, padding, by_frequency)
     _realize_small(context, grad, out.size)
-    zeros = pointwise(out.size, out.dtype, lambda at: e.const(0, out.dtype), 1)
-    buffer = context.buffer(out.size, out.stride, out.dtype)
+    zeros = pointwise(out.size, dtype, lambda at: e.const(0, dtype), 1)
+    buffer = context.buffer(out.size, out.stride, dtype)
     context.write(buffer, zeros)
     axes, at = loop_axes(grad.size, tuple(range(grad.rank, 0, -1)))
     row = e.cast(positions.load(at[:-1]), "i64")
-    value = e.cast(grad.load(at), out.dtype)
+    value = e.cast(grad.load(at), dtype)
     if padding >= 0:
-        value = e.op("where", e.op("eq", row, e.const(padding, "i64")), e.const(0, out.dtype), value)
+        value = e.op("where", e.op("eq", row, e.const(padding, "i64")), e.const(0, dtype), value)
     target = _flat((position_in(row, rows, wraps=False), at[-1]), buffer.stride)
     context.nodes.append(Nest(buffer, axes, (), value, target, "add"))
-    return placed(out.size, Place(buffer, buffer.stride))
+    whole = placed(out.size, Place(buffer, buffer.stride))
+    return (
+        whole if dtype == out.dtype else pointwise(out.size, out.dtype, lambda at: e.cast(whole.load(at), out.dtype), 1)
+    )
 
 
 #: The lowerings whose results lie in memory of their own.

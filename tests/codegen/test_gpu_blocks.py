@@ -40,9 +40,9 @@ DEVICES = {
 
 
 def layer_norm_gradients(x: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, ...]:
-    length = x.shape[-1]
-    mean = x.mean(-1, keepdim=True)
-    rstd = (x.var(-1, keepdim=True, unbiased=False) + 1e-5).rsqrt()
+    length, wide = x.shape[-1], torch.promote_types(x.dtype, torch.float32)
+    mean = x.to(wide).mean(-1, keepdim=True)
+    rstd = (x.to(wide).var(-1, keepdim=True, unbiased=False) + 1e-5).rsqrt()
     return torch.ops.aten.native_layer_norm_backward(dy, x, [length], mean, rstd, w, w, [True, True, True])
 
 

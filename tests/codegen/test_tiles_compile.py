@@ -16,7 +16,7 @@ from stator.kernel.attention import Rows
 from stator.kernel.matmul import Tiling
 from stator.loop.kernel import Kernel
 from stator.targets import typical
-from stator.targets.cuda.toolchain import source_of
+from stator.targets.cuda.worker import source_of
 from tests.codegen import hopper, tiled
 from tests.codegen.test_attention import EFFICIENT, FLASH, FLASH_BACK, Graph, heads
 

@@ -191,6 +191,32 @@ def test_columns_wait_for_what_is_made_of_rows() -> None:
     assert "sum= " not in found.text() and len(found.steps) == 4, found.text()
 
 
+def test_what_is_widened_lies_in_memory_as_narrow_as_it_was() -> None:
+    """Where nobody else sees it; an output stays wide, and so does what an operator reads."""
+    b = Build()
+    x, y = b.input(6, 4, dtype="bf16"), b.input(4, 6)
+
+    def wide() -> Buffer:
+        return b.pointwise([6, 4], lambda i, j: cast(cast(op("mul", get(x, i, j), get(x, i, j)), "bf16"), "f32"))
+
+    hidden, seen, given = wide(), wide(), wide()
+    sums = b.reduction([4], [6], lambda j, i: total(op("mul", get(hidden, i, j), get(y, j, i))))
+    product = b.extern("aten.mm", [given, y], [6, 6])
+    program = b.program(
+        seen, product, sums, b.pointwise([6, 4], lambda i, j: op("add", get(hidden, i, j), get(sums, j)))
+    )
+    made = equivalent(program, replace(MIXING, narrows=True, max_nodes=1))
+    assert {made.buffers[buffer.name].dtype for buffer in (seen, given)} == {"f32"}
+    assert made.buffers[hidden.name].dtype == "bf16", made.text()
+    assert equivalent(program, replace(MIXING, max_nodes=1)).buffers[hidden.name].dtype == "f32"
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_random_programs_with_narrow_buffers(seed: int) -> None:
+    equivalent(make(seed), replace(CPU, narrows=True))
+
+
 def test_small_kernels_of_the_same_loops_are_packed() -> None:
     """Three of the four: the last needs what the first ones make."""
     b = Build()

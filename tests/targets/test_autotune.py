@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ DEVICE = typical("cuda")
 class Building:
     """Takes units and compiles nothing."""
 
-    def begin(self, units: Sequence[Any], device: str) -> tuple[Any, ...]:
+    def begin(self, units: Sequence[Any], device: str, remarks: Mapping[str, str]) -> tuple[Any, ...]:
         return tuple(units)
 
     def finish(self) -> None: ...

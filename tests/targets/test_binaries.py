@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -57,7 +58,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=9, minor=0))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
 
 
@@ -267,7 +268,7 @@ def test_a_device_without_a_number_is_the_current_one(hopper: None, monkeypatch:
     steps = tuple([ir.Allocate(f"a{i}", form, device) for i, device in enumerate(("cuda", "cuda:1", "cpu"))])
     plan = ir.Plan("test", "cuda", (), (), steps, (), arena=ir.Arena(64, (ir.Piece("p", form, 0),)))
     assembly = executor._Assembly(plan, {}, {"cuda", "cpu"}, reuse=True)
-    assert [assembly._step(step)[-2:] for step in steps] == [("cuda", 3), ("cuda", 1), ("cpu", 0)]
+    assert [assembly._step(step)[-3:-1] for step in steps] == [("cuda", 3), ("cuda", 1), ("cpu", 0)]
     assert (assembly._scratch() or ())[-2:] == (3, 77)
 
 

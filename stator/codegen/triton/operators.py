@@ -129,12 +129,12 @@ from triton.language.extra import libdevice
 
 @triton.jit
 def _minimum(a, b):
-    return tl.where((a != a) | (a < b), a, b)
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def _maximum(a, b):
-    return tl.where((a != a) | (a > b), a, b)
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit

@@ -35,9 +35,9 @@ NO_LANES: Lanes = frozenset()
 NOWHERE = {"i64": 2**62, "i32": 2**31 - 1}
 
 
-def function_text(function: ir.Function) -> str:
-    """One kernel."""
-    return Printer(function).text()
+def function_text(function: ir.Function, stages: int = 1) -> str:
+    """One kernel; rows that one program takes in turn are under way so many at once."""
+    return Printer(function, stages).text()
 
 
 def launch_text(
@@ -103,8 +103,8 @@ def _counted(function: ir.Function) -> list[tuple[Extent, int]]:
 class Printer:
     """Writes one function; `matmul.py` has one whose blocks are tiles of a product."""
 
-    def __init__(self, function: ir.Function) -> None:
-        self.function = function
+    def __init__(self, function: ir.Function, stages: int = 1) -> None:
+        self.function, self.stages = function, stages
         lanes = [loop for loop in _loops(function) if loop.kind == "lanes"]
         self.outer = [loop for loop in lanes if loop.piece is not None]
         rows = {loop.axis: loop for loop in lanes if loop.piece is None}
@@ -124,7 +124,9 @@ class Printer:
         local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
         self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
         self.wide = not function.symbols and bool(_counted(function))
-        self.evictions = {} if self.whole else _evictions(function)
+        inner = [s for loop in lanes if loop.piece is None for s in loop.body if isinstance(s, ir.Store)]
+        stored = any(s.memory not in local for s in inner)
+        self.evictions = {} if self.whole and stored else _evictions(function)
 
     @property
     def whole(self) -> bool:
@@ -237,7 +239,8 @@ class Printer:
         assert loop.piece is not None and type(loop.piece.step) is int
         first, step, indent = f"{loop.piece.axis.name} * {loop.piece.step}", loop.piece.step, self.indent
         end = f"{first} + {step}" if loop.axis.size % step == 0 else f"min({first} + {step}, {loop.axis.size})"
-        self.add(f"for {loop.axis.name} in range({first}, {end}):")
+        several = f", num_stages={self.stages}" if self.stages > 1 else ""
+        self.add(f"for {loop.axis.name} in {'tl.' if several else ''}range({first}, {end}{several}):")
         self.indent += "    "
         self.block(loop.body)
         self.indent = indent
@@ -349,8 +352,8 @@ class Printer:
             case ir.Best(best=best) if target == best:
                 return
             case ir.Best(best=best):
-                pair = f"{best.name}, {name}"
-                self.add(f"{pair} = tl.reduce(({pair}), {dim}, {_merge(taker)}, keep_dims=True)")
+                both = f"{best.name}, {name}"
+                self.add(f"{both} = tl.reduce(({both}), {dim}, {_merge(taker)}, keep_dims=True)")
             case ir.Assign(op=op):
                 self.add(f"{name} = {FOLDS[op][1].format(name, dim)}")
                 if op in ("add", "mul") and dtype not in ("f32", "f64"):

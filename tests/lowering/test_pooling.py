@@ -1,0 +1,58 @@
+"""The gradient of a max pool as a loop that gathers, against eager's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from stator.loop.nest import Extern
+from stator.loop.verify import verify_program
+from stator.lowering import lower
+from stator.prims import DECOMPOSITIONS
+from stator.targets import typical
+from tests.cases.execute import run
+from tests.cases.graphs import trace
+
+GATHERS = replace(typical("cpu"), gathers_pools=True)
+backward = torch.ops.aten.max_pool2d_with_indices_backward.default
+#: Size, stride, padding, dilation, ceil_mode.
+WINDOWS = [
+    ((2, 2), (2, 2), (0, 0), (1, 1), False), ((3, 3), (2, 2), (1, 1), (1, 1), False),
+    ((3, 2), (1, 3), (1, 0), (1, 1), False), ((2, 3), (), (0, 1), (2, 1), True), ((3, 3), (3, 1), (1, 1), (1, 2), True),
+]  # fmt: skip
+
+
+def gradient(x: Tensor, window: tuple[object, ...]) -> tuple[Tensor, ...]:
+    """Its inputs: what the pool gave, a gradient for it, and where the greatest are."""
+    y, indices = F.max_pool2d(x, *window, return_indices=True)  # type: ignore[arg-type]
+    return torch.randn_like(y), indices
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_agrees_with_eager(window: tuple[object, ...], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 9, 11).to(dtype)
+    grad, indices = gradient(x, (window[0], window[1] or None, *window[2:]))
+
+    def program(grad: Tensor, x: Tensor, indices: Tensor) -> Tensor:
+        return backward(grad, x, *window, indices)
+
+    gm, inputs = trace(program, (grad, x, indices), DECOMPOSITIONS)
+    made = lower(gm, "pool", GATHERS)
+    verify_program(made)
+    assert not any(isinstance(node, Extern) for node in made.nodes)
+    (found,) = run(made, inputs)
+    torch.testing.assert_close(found, program(grad, x, indices))
+
+
+def test_windows_of_many_elements_are_pytorchs() -> None:
+    x = torch.randn(1, 1, 12, 12)
+    window = ((5, 5), (1, 1), (0, 0), (1, 1), False)
+    grad, indices = gradient(x, window)
+    gm, _ = trace(lambda g, x, i: backward(g, x, *window, i), (grad, x, indices), DECOMPOSITIONS)
+    assert any(isinstance(node, Extern) for node in lower(gm, "pool", GATHERS).nodes)
