@@ -183,7 +183,7 @@ def _made(source: Source, key: str, store: Store, alternative: int, future: Futu
         except WorkerDied as error:
             announce.announce(f"{source.name} is compiled by the program itself: {error}", BuildWarning, "worker")
     if answer is None:
-        answer = worker.answer(source.job(alternative))
+        answer = worker.answer(source.job(alternative), listen=False)  # the program prints, too
         _file(place, store, answer)
     with _lock:
         _pending.pop(place, None)

@@ -50,7 +50,8 @@ class Compiling:
         for unit in units:
             sources = _sources(unit, number(device))
             keys = [source.key() for source in sources]
-            for source, key in zip(sources, keys, strict=True):
+            longest = sorted(zip(sources, keys, strict=True), key=lambda pair: -len(pair[0].text))
+            for source, key in longest:  # what takes long starts first, so that nothing waits for it alone
                 begin(source, key, self._store, remark=remarks.get(source.name, ""))
             found.append(replace(unit, library=" ".join(keys)))
         return tuple(found)

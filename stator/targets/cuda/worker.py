@@ -94,11 +94,11 @@ def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide:
     return ASTSource(function, signature | dict.fromkeys(constants, "constexpr"), constants, attributes)
 
 
-def answer(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The binary, or why there is none."""
-    told, start = io.StringIO(), time.perf_counter()  # what the assembler says, which Triton prints
+def answer(job: Mapping[str, Any], listen: bool = True) -> dict[str, Any]:
+    """The binary, or why there is none; where it may `listen`, with what the assembler says, which Triton prints."""
+    told, start = io.StringIO(), time.perf_counter()
     try:
-        with contextlib.redirect_stdout(told):
+        with contextlib.redirect_stdout(told) if listen else contextlib.nullcontext():
             made = compile_kernel(job)
         return {**made, **_resources(told.getvalue()), "seconds": time.perf_counter() - start}
     except Exception as error:
