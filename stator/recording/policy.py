@@ -212,14 +212,14 @@ class Policy:
         except NotRecorded as refusal:
             why = str(refusal)
         except Exception as error:
-            other = self.retry(error) if self.retry is not None else None
-            if other is not None:
-                self._go_apart(other)
-                return None
             why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             variant.failures += 1
             if variant.failures < TRIES:  # some things are only made at a thread's first call
                 log.record(log.RECORDING, graph=self.facts.name, recorded=False, told=f"is tried again: {why}")
+                return None
+            other = self.retry(error) if self.retry is not None else None
+            if other is not None:
+                self._go_apart(other)
                 return None
         self._refuse(variant, why)
         return None
