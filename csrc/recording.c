@@ -135,10 +135,17 @@ static int set_inputs(Recording *self, PyObject *inputs) {
     return 0;
 }
 
+/* Without the GIL: where the device has too much to do a launch waits, maybe for what another thread has to queue. */
+static int launch_executable(const Recording *self) {
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = self->driver.launch(self->executable, self->stream);
+    Py_END_ALLOW_THREADS
+    return refused(status, "a recorded graph was launched");
+}
+
 static int launch(const Recording *self) {
-    if (self->replay == NULL) {
-        return refused(self->driver.launch(self->executable, self->stream), "a recorded graph was launched");
-    }
+    if (self->replay == NULL) return launch_executable(self);
     PyObject *done = PyObject_CallNoArgs(self->replay);
     Py_XDECREF(done);
     return done ? 0 : -1;
