@@ -52,6 +52,8 @@ int tensor_offset(PyObject *tensor, int64_t *offset);
 int tensor_storage(PyObject *tensor, uintptr_t *storage);
 /* The same of the tensor behind a handle; only where `tensor_raw`. */
 uintptr_t tensor_storage_behind(const void *handle);
+/* Where a tensor of elements of so many bytes begins, whether it has any or not; only where `tensor_raw`. */
+void *tensor_begin(PyObject *tensor, int64_t item);
 /* The address of the first element; -1 with an exception. */
 int tensor_data(PyObject *tensor, void **data);
 /* Whether autograd keeps nothing about the tensor, so that it is no view; false where that is not known. */

@@ -28,6 +28,8 @@ typedef struct {
     int64_t number;      /* the number; copied: how many bytes */
     void *node, *back;   /* copied: the steps that copy it, and back if it is written; NULL: none */
     void *from;          /* where the steps copy from, and back to */
+    PyTypeObject *type;  /* of the tensor that it was recorded with; others are looked at more closely */
+    int64_t item;        /* bytes of an element */
     int64_t dimensions;  /* of the tensors; -1: guards know them */
     int64_t *extents;    /* sizes and then strides */
 } Input;
@@ -56,6 +58,7 @@ typedef struct {
     PyObject *replay;          /* replay(): advances random numbers and launches; NULL: the executable is launched */
     PyObject *graph, *held;    /* what lives as long as the recording */
     PyObject *places, *results_spec; /* tuples */
+    PyObject *types;                 /* a list: of the inputs */
     Py_ssize_t input_count, result_count, copy_count;
     Input *inputs;
     Result *results;
@@ -79,12 +82,9 @@ static bool input_fits(const Input *input, PyObject *given) {
         long long number = PyLong_Check(given) ? PyLong_AsLongLongAndOverflow(given, &overflow) : 0;
         return PyLong_Check(given) && !overflow && number == input->number;
     }
-    if (!tensor_check(given)) return false;
+    if (Py_TYPE(given) != input->type && !tensor_check(given)) return false;
     if (input->dimensions >= 0 && !geometry_fits(input, given)) return false;
-    if (input->kind != INPUT_FIXED) return true;
-    void *address;
-    if (tensor_data(given, &address) < 0) return PyErr_Clear(), false;
-    return address == input->address;
+    return input->kind != INPUT_FIXED || tensor_begin(given, input->item) == input->address;
 }
 
 bool recording_fits(PyObject *recording, PyObject *inputs, const void *stream) {
@@ -124,9 +124,8 @@ static int set_copy(const Recording *self, void *node, const void *to, const voi
 static int set_inputs(Recording *self, PyObject *inputs) {
     for (Py_ssize_t i = 0; i < self->input_count; i++) {
         Input *input = &self->inputs[i];
-        void *data;
         if (input->node == NULL) continue;
-        if (tensor_data(PyList_GET_ITEM(inputs, i), &data) < 0) return -1;
+        void *data = tensor_begin(PyList_GET_ITEM(inputs, i), input->item);
         if (data == input->from) continue;
         input->from = NULL; /* unless all of it succeeds */
         if (set_copy(self, input->node, input->address, data, input->number) < 0) return -1;
@@ -136,10 +135,17 @@ static int set_inputs(Recording *self, PyObject *inputs) {
     return 0;
 }
 
+/* Without the GIL: where the device has too much to do a launch waits, maybe for what another thread has to queue. */
+static int launch_executable(const Recording *self) {
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = self->driver.launch(self->executable, self->stream);
+    Py_END_ALLOW_THREADS
+    return refused(status, "a recorded graph was launched");
+}
+
 static int launch(const Recording *self) {
-    if (self->replay == NULL) {
-        return refused(self->driver.launch(self->executable, self->stream), "a recorded graph was launched");
-    }
+    if (self->replay == NULL) return launch_executable(self);
     PyObject *done = PyObject_CallNoArgs(self->replay);
     Py_XDECREF(done);
     return done ? 0 : -1;
@@ -281,7 +287,8 @@ static int read_extents(Recording *self, PyObject *size, PyObject *stride, int64
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* (kind, address or number, bytes, the step that copies it and the one back or 0, size or None, stride) */
+/* (kind, number or the tensor that is read or copied to, bytes, the step that copies it and the one back or 0, size or
+ * None, stride) */
 static int read_input(Recording *self, PyObject *spec, Input *input) {
     PyObject *kind, *value, *size, *stride;
     long long nbytes;
@@ -290,7 +297,9 @@ static int read_input(Recording *self, PyObject *spec, Input *input) {
     if (!PyTuple_Check(spec)) return wrong("an input of a recording");
     if (!PyArg_ParseTuple(spec, "OOLKKOO:input", &kind, &value, &nbytes, &node, &back, &size, &stride)) return -1;
     int found = name_index(input_names, kind);
-    if (found < 0 || !PyLong_Check(value)) return wrong("an input of a recording");
+    if (found < 0 || (found == INPUT_NUMBER ? !PyLong_Check(value) : !tensor_check(value))) {
+        return wrong("an input of a recording");
+    }
     input->kind = (InputKind)found;
     input->node = (void *)(uintptr_t)node;
     input->back = (void *)(uintptr_t)back;
@@ -299,8 +308,14 @@ static int read_input(Recording *self, PyObject *spec, Input *input) {
         input->number = PyLong_AsLongLongAndOverflow(value, &overflow);
         if (overflow) return wrong("a number");
     } else {
-        input->address = PyLong_AsVoidPtr(value);
+        PyObject *item = PyObject_GetAttrString(value, "itemsize");
+        input->item = item ? PyLong_AsLongLong(item) : -1;
+        Py_XDECREF(item);
+        if (input->item < 0) return -1;
+        input->address = tensor_begin(value, input->item);
         input->number = nbytes;
+        input->type = Py_TYPE(value);
+        if (PyList_Append(self->types, (PyObject *)input->type) < 0) return -1;
     }
     if (PyErr_Occurred()) return -1;
     return size == Py_None ? 0 : read_extents(self, size, stride, &input->dimensions, &input->extents);
@@ -382,6 +397,7 @@ static int read_recording(Recording *self, PyObject *args, PyObject *keywords) {
                                      &held)) {
         return -1;
     }
+    if ((self->types = PyList_New(0)) == NULL) return -1;
     self->graph = Py_NewRef(graph);
     self->held = Py_NewRef(held);
     self->places = Py_NewRef(places);
@@ -413,6 +429,7 @@ static int recording_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->held);
     Py_VISIT(self->places);
     Py_VISIT(self->results_spec);
+    Py_VISIT(self->types);
     return 0;
 }
 
@@ -424,6 +441,7 @@ static void recording_dealloc(PyObject *object) {
     Py_XDECREF(self->graph);
     Py_XDECREF(self->places);
     Py_XDECREF(self->results_spec);
+    Py_XDECREF(self->types);
     Py_XDECREF(self->held);
     memory_free(self->memory);
     Py_TYPE(object)->tp_free(object);

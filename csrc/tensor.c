@@ -508,6 +508,13 @@ int tensor_storage(PyObject *tensor, uintptr_t *storage) {
 
 uintptr_t tensor_storage_behind(const void *handle) { return READ(uintptr_t, *(char *const *)handle + state.storage); }
 
+#define STORAGE_DATA 16 /* in a storage: where its memory begins (holders.c makes sure of it) */
+
+void *tensor_begin(PyObject *tensor, int64_t item) {
+    const char *impl = impl_of(tensor), *storage = READ(const char *, impl + state.storage);
+    return (void *)(READ(uintptr_t, storage + STORAGE_DATA) + (uintptr_t)(READ(int64_t, impl + state.offset) * item));
+}
+
 int tensor_data(PyObject *tensor, void **data) {
     if (state.data_pointer != NULL && state.raw) {
         if (state.data_pointer((char *)tensor + OBJECT_HEADER, data) == 0) return 0;

@@ -181,12 +181,12 @@ def _input(request: Request, number: int, value: Any, given: Any, nodes: tuple[i
     if not isinstance(value, torch.Tensor):
         return "number", value, 0, 0, 0, None, None
     form = (tuple(value.shape), value.stride()) if number in request.geometry else (None, None)
-    if number in request.unread:
-        return "unread", 0, 0, 0, 0, *form
     begin, end = memory_of(given)
+    if number in request.unread or begin == end:
+        return "unread", given, 0, 0, 0, *form
     if number in request.copied:
-        return "copied", begin, end - begin, *nodes, *form
-    return "fixed", begin, 0, 0, 0, *form
+        return "copied", given, end - begin, *nodes, *form
+    return "fixed", given, 0, 0, 0, *form
 
 
 class _Described:

@@ -28,8 +28,9 @@ from stator.targets import Recorder
 MOVES, MOVES_OF_PARAMETERS, MOVES_OF_RESULTS = 0, 4, 8
 #: Recordings of one variant; over that, those inputs that move are copied and it is recorded anew, so often.
 MOST, ANEW = 12, 2
-#: How often recording may fail before it is given up.
-TRIES = 2
+#: How often recording may fail before it is given up: what another thread does with the device may end it, and some
+#: things are only made at a thread's first call.
+TRIES = 3
 #: How many calls may have results that are still there and memory of their own, before the next ones give copies: of
 #: results of few bytes, of such where each recording has all of its results to itself, and of larger ones.
 KEPT, KEPT_APART, KEPT_LARGE, FEW_BYTES = 2, 1, 4, 1 << 20
@@ -212,14 +213,14 @@ class Policy:
         except NotRecorded as refusal:
             why = str(refusal)
         except Exception as error:
+            why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            variant.failures += 1
+            if variant.failures < TRIES:
+                log.record(log.RECORDING, graph=self.facts.name, recorded=False, told=f"is tried again: {why}")
+                return None
             other = self.retry(error) if self.retry is not None else None
             if other is not None:
                 self._go_apart(other)
-                return None
-            why = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-            variant.failures += 1
-            if variant.failures < TRIES:  # some things are only made at a thread's first call
-                log.record(log.RECORDING, graph=self.facts.name, recorded=False, told=f"is tried again: {why}")
                 return None
         self._refuse(variant, why)
         return None

@@ -119,7 +119,7 @@ class Doubling:
         copies.clear()
         form = ((4,), (1,)) if geometry else (None, None)
         step = steps[0] if copied else 0
-        taken = ("copied", self.own.data_ptr(), 16, step, 0, *form) if copied else self.fixed(*form)
+        taken = ("copied", self.own, 16, step, 0, *form) if copied else self.fixed(*form)
         self.recording = self.make(
             graph=graph,
             executable=graph.number,
@@ -130,7 +130,7 @@ class Doubling:
         )
 
     def fixed(self, *form: Any) -> tuple[Any, ...]:
-        return "fixed", self.x.data_ptr(), 0, 0, 0, *(form or (None, None))
+        return "fixed", self.x, 0, 0, 0, *(form or (None, None))
 
     def make(self, **changed: Any) -> Recording:
         known: dict[str, Any] = {
@@ -202,7 +202,7 @@ def test_results_that_are_inputs_or_earlier_ones() -> None:
     recording = doubling.make(
         graph=None,
         executable=doubling.fake.capture(0, None, [], lambda x: (), [], lambda _: [], False)[0].number,
-        inputs=(doubling.fixed(), ("unread", 0, 0, 0, 0, None, None)),
+        inputs=(doubling.fixed(), ("unread", torch.randn(3), 0, 0, 0, None, None)),
         results=(
             ("input", 1, None, None, None, 0),
             ("view", 0, torch.float32, (2,), (1,), 1),
@@ -230,7 +230,8 @@ def test_what_the_driver_refuses_is_told() -> None:
 WRONG = {
     "input": {"inputs": (("elsewhere", 0, 0, 0, 0, None, None),)},
     "number": {"inputs": (("number", 1 << 70, 0, 0, 0, None, None),)},
-    "geometry": {"inputs": (("fixed", 0, 0, 0, 0, (1, 2), (1,)),)},
+    "geometry": {"inputs": (("fixed", torch.ones(1), 0, 0, 0, (1, 2), (1,)),)},
+    "tensor": {"inputs": (("fixed", 0x100, 0, 0, 0, None, None),)},
     "place": {"places": (3,)},
     "copy": {"copies": ((0, 4, 0),)},
     "result": {"results": (("own", 0, torch.float32, (1,), (1,), 0),)},

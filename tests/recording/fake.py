@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from stator import _native
+from stator.recording.capture import flat
 from stator.sizes.strides import span
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -72,7 +73,7 @@ class Graph:
         made = self.call(given)
         for place, result in zip(self.results, made, strict=True):
             if place is not None and result.data_ptr() != place[0]:
-                at(*place).copy_(result)
+                at(place[0], _flat(place[1])).copy_(flat(result))
         for copy in copies[self.first :]:
             ctypes.memmove(*copy)
 

@@ -174,10 +174,10 @@ def test_others_use_the_device_meanwhile(machine: Machine) -> None:
         try:
             with torch.cuda.stream(torch.cuda.Stream()):
                 while not stop.is_set():
+                    assert torch.isfinite(torch.randn(100, device="cuda")).all()
                     x = torch.randn(1000).pin_memory().to("cuda", non_blocking=True)
                     assert torch.isfinite(x.cumsum(0).cpu()).all()
-                    torch.cuda.synchronize()
-                    torch.cuda.empty_cache()
+                    torch.cuda.current_stream().synchronize()
         except BaseException as error:
             wrong.append(error)
 
@@ -285,7 +285,7 @@ def call_count() -> Callable[[], int]:  # pragma: no cover - for people who look
     """How many graphs have been launched, by PyTorch's profiler."""
     from torch.profiler import ProfilerActivity, profile
 
-    made = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+    made = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True)
     made.__enter__()
 
     def count() -> int:

@@ -174,6 +174,8 @@ def _capturing(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -> Iterator[Gr
         finally:
             status = _cuda().cuStreamEndCapture(stream, ctypes.byref(raw))
             graph.raw = raw.value or 0
+            if status != 0:
+                _forget_error()
     _check(status, "ending a capture")
     _check(_cuda().cuGraphInstantiateWithFlags(ctypes.byref(executable), raw, ctypes.c_ulonglong(0)), "making a graph")
     graph.executable = executable.value or 0
@@ -199,6 +201,7 @@ def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -
         if _is_spoiled(side):
             stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
             _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
+            _forget_error()
             _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
         torch.zeros(1, device=side.device)
         theirs.capture_end()
@@ -207,6 +210,17 @@ def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -
     theirs.capture_end()
     theirs.instantiate()
     graph.raw, graph.executable = theirs.raw_cuda_graph(), theirs.raw_cuda_graph_exec()
+
+
+def _forget_error() -> None:
+    """Takes what the runtime remembers as this thread's last error: libraries would take it for one of theirs."""
+    import torch
+
+    try:
+        runtime = ctypes.CDLL(f"libcudart.so.{(torch.version.cuda or '').partition('.')[0]}", os.RTLD_NOLOAD)
+    except OSError:  # then it is part of others, and each has its own
+        return
+    runtime.cudaGetLastError()
 
 
 #: A capture forbids this thread alone what would wait for the device.
