@@ -17,6 +17,7 @@ from math import prod
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.blocks import power_of_two
+from stator.kernel.cost import COST
 from stator.kernel.decisions import pieces_of
 from stator.loop.collision import scatters
 from stator.loop.contraction import Contraction, contraction
@@ -42,6 +43,8 @@ TILES = (
 LARGE = 128 * 128
 #: Registers of a thread beside its sums.
 OTHERS = 80
+#: What an operator costs from which on results are taken in parts, and how many results of a thread are one.
+COSTLY, AT_ONCE = 4, 32
 #: Seconds until the pipeline of a tile is full, and its results are stored.
 FILL = 2.5e-6
 #: Of what multiplies, and of memory, what a tile of the best sides gets: operations, and bytes from the cache.
@@ -76,6 +79,16 @@ class Matmul:
     tiling: Tiling
     threads: int
     cores: int
+
+    @property
+    def parts(self) -> int:
+        """In how many parts of the columns costly things are computed of results, so that each has registers."""
+        kernel, tiling = self.kernel, self.tiling
+        costs = [COST.get(node.op, 1) for node in kernel.nodes if node not in kernel.inner and node.op != "reduce"]
+        if max(costs, default=0) < COSTLY:
+            return 1
+        each = tiling.rows * tiling.columns * len(self.product.sums) // self.threads
+        return max(1, min(each // AT_ONCE, tiling.columns // LEAST))
 
     @property
     def programs(self) -> Extent:
@@ -145,7 +158,9 @@ def candidates(product: Contraction, device: Device) -> list[Tiling]:
             continue
         if shared_bytes(product, tiling) > device.shared_bytes:
             continue
-        if m * n >= LARGE and turned and batch * pieces_of(rows, m) * pieces_of(columns, n) > device.cores:
+        stored = m * n * ITEMSIZE[product.dtype]  # on its way to memory while the next tile comes
+        fits = shared_bytes(product, tiling) + stored <= device.shared_bytes
+        if m * n >= LARGE and turned and fits and batch * pieces_of(rows, m) * pieces_of(columns, n) > device.cores:
             found[replace(tiling, persistent=True)] = None
         found[tiling] = None
     return sorted(found or [Tiling(LEAST, LEAST, LEAST, 2, 1)], key=lambda tiling: estimate(product, tiling, device))

@@ -35,6 +35,8 @@ from stator.sizes.strides import contiguous
 
 #: Sides of a tile of a product, and terms of a piece of one that is worth its part of another pass over results.
 _SIDE, _LEAST_TERMS = 64, 512
+#: Pieces that are worth that whatever the terms, and terms of each that are worth it for two.
+_FEW, _MANY_TERMS = 4, 2048
 #: The reductions that may be split, and what joins two parts.
 _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
@@ -159,7 +161,7 @@ def _pieces_of_terms(product: Contraction, device: Device) -> int:
     )
     tiles = batch * -(-rows // _SIDE) * -(-columns // _SIDE)
     pieces = min(device.cores // tiles, terms // _LEAST_TERMS)
-    return pieces if pieces > 1 else 0
+    return pieces if pieces >= _FEW or (pieces > 1 and terms >= _FEW * _MANY_TERMS) else 0
 
 
 def _columns(nest: Nest, nodes: tuple[Expr, ...]) -> bool:

@@ -143,6 +143,34 @@ def test_a_weight_that_is_read_once_is_computed_where_it_is_read(tmp_path: Path)
     agree(dequantized, torch.randn(64, 40, dtype=HALF), w, scale, folder=tmp_path, kernels=2)
 
 
+def test_quotients_are_those_of_the_instruction(tmp_path: Path) -> None:
+    """To the last bit, but near the ends of the range, where they are within two of them."""
+    x, w, b = torch.randn(64, 32).half(), torch.randn(32, 32).half(), torch.randn(64, 32).exp2()
+    ends = [0.0, -0.0, 1e-44, 3e-39, 1e-38, 2e38, -3e38, torch.inf, -torch.inf, torch.nan]
+    far = b.clone()
+    far.view(-1)[: len(ends)] = torch.tensor(ends)
+    for divisor in (b, far):
+        made, given = tiled.scheduled(lambda x, w, b: (x @ w).float() / b, x, w, divisor)
+        assert len(made.kernels) == 1
+        (found,) = tiled.run(made, given, tmp_path, {made.kernels[0]: Tiling(32, 32, 32, 2, 1)})
+        product, _ = tiled.scheduled(lambda x, w: (x @ w).float(), x, w)
+        (plain,) = tiled.run(product, [x, w], tmp_path, {product.kernels[0]: Tiling(32, 32, 32, 2, 1)})
+        torch.testing.assert_close(found, plain / divisor, rtol=3e-7, atol=0.0, equal_nan=True)
+        near = (divisor.abs() > 1e-20) & (divisor.abs() < 1e20)
+        assert torch.equal(found[near], (plain / divisor)[near])
+
+
+def test_costly_things_are_computed_of_some_columns_at_a_time(tmp_path: Path) -> None:
+    fn, inputs = READERS["gated"]
+    text = agree(fn, *inputs, folder=tmp_path, tiling=Tiling(64, 64, 32, 2, 1))
+    assert text
+    made, given = tiled.scheduled(fn, *inputs)
+    shapes = {made.kernels[0]: Tiling(64, 64, 32, 2, 1, persistent=True)}
+    source = triton.emit(made.kernels, typical("cuda"), shapes=shapes)
+    assert source.count("_halves(a0") == source.count("_halves(a1") == 3
+    close(tiled.run(made, given, tmp_path, shapes)[0], fn, list(inputs))
+
+
 def test_text(golden: Callable[[str, str], None]) -> None:
     """Two products with an activation, and a persistent one with a bias, as Triton has them."""
     with tables.session():

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from stator.base.device import Device
 from stator.codegen.triton.attention import attention_launch, attention_text
 from stator.codegen.triton.instructions import INSTRUCTIONS
-from stator.codegen.triton.matmul import matmul_launch, matmul_text
+from stator.codegen.triton.matmul import HELPERS, matmul_launch, matmul_text
 from stator.codegen.triton.operators import ONLINE, PREAMBLE
 from stator.codegen.triton.printer import function_text, launch_text
 from stator.kernel import ir
@@ -40,12 +40,11 @@ def emit(
     kernel IR breaks its rules.
     """
     parts = [PREAMBLE, INSTRUCTIONS[device.assembly]]
-    named = zip(kernels, names or map(kernel_name, range(len(kernels))), strict=True)
+    plans = [plan_of(kernel, device, shapes.get(kernel)) for kernel in kernels]
     functions: list[ir.Function] = []
     texts: list[str] = []
     launches: list[str] = []
-    for kernel, name in named:
-        plan = plan_of(kernel, device, shapes.get(kernel))
+    for plan, name in zip(plans, names or map(kernel_name, range(len(kernels))), strict=True):
         if isinstance(plan, AttentionPlan):
             texts.append(attention_text(plan, name))
             launches.append(attention_launch(plan, name, device.warp))
@@ -59,6 +58,8 @@ def emit(
             launches.append(launch_text(functions[-1], device.warp))
     if any(isinstance(statement, ir.Online) for function in functions for statement in ir.walk(function.body)):
         parts.append(ONLINE)
+    if any(isinstance(plan, Matmul) for plan in plans):
+        parts.append(HELPERS)
     for function in functions if check else ():
         verify(function)
     return "\n\n".join([*parts, *texts, "\n".join(["LAUNCHES = {", *launches, "}\n"])])

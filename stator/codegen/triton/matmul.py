@@ -17,6 +17,27 @@ from stator.kernel.matmul import Matmul
 from stator.loop.index import Axis, Index
 from stator.sizes import Extent
 
+#: For files with products.
+HELPERS = """\
+@triton.jit
+def _quotient(a, b):
+    # What the instruction does where neither operand nor result is near the ends of the range, which rounds right.
+    plain = a / b
+    size, result = tl.abs(b), tl.abs(plain)
+    inverse = 1.0 / b
+    inverse = tl.fma(inverse, tl.fma(-b, inverse, 1.0), inverse)
+    quotient = a * inverse
+    quotient = tl.fma(tl.fma(-b, quotient, a), inverse, quotient)
+    quotient = tl.fma(tl.fma(-b, quotient, a), inverse, quotient)
+    far = (size < 7.9e-31) | (size > 1.2e30) | (result < 7.9e-31) | (result > 1.2e30) | (plain != plain)
+    return tl.where(far, plain, quotient)
+
+
+@triton.jit
+def _halves(a):
+    return tl.split(tl.permute(tl.reshape(a, [a.shape[0], 2, a.shape[1] // 2]), [0, 2, 1]))
+"""
+
 
 def matmul_text(plan: Matmul, function: ir.Function) -> str:
     """One kernel."""
@@ -56,8 +77,9 @@ class _Printer(Printer):
 
     def ends(self, letter: str) -> bool:
         """Whether lanes may lie past the end of an axis."""
-        size = self.loops[letter].size
-        return not (type(size) is int and size % self.step[letter] == 0)
+        size, tiling = self.loops[letter].size, self.plan.tiling
+        step = {"m": tiling.rows, "n": tiling.columns, "k": tiling.terms}[letter]
+        return not (type(size) is int and size % step == 0)
 
     # ---- the program
 
@@ -105,6 +127,52 @@ class _Printer(Printer):
         self.add(f"n_tile = (program % ({_text(columns * group)})) // {height}")
 
     # ---- statements
+
+    def block(self, block: Sequence[ir.Statement]) -> None:
+        """What comes behind the loop over terms is done for some columns after the others, where it takes registers."""
+        ends = [i for i, s in enumerate(block) if isinstance(s, ir.Loop) and s.axis.name == "k"]
+        if not ends or self.plan.parts == 1:
+            super().block(block)
+            return
+        before, behind = block[: ends[0] + 1], block[ends[0] + 1 :]
+        super().block(before)
+        if self.needs_columns(before, behind):
+            super().block(behind)
+            return
+        sums = sorted([value.name for value in ir.assigned(before)])
+        for name in sums:
+            self.split(name, name, 0, self.plan.parts)
+        whole, self.step["n"] = self.step["n"], self.step["n"] // self.plan.parts
+        for part in range(self.plan.parts):
+            for name in sums:
+                self.add(f"{name} = {name}_{part}")
+            self.add(f"n = (n_tile * {whole} + {part * self.step['n']} + tl.arange(0, {self.step['n']}))[None, :]")
+            if self.ends("n"):
+                self.add(f"n_live = n < {self.loops['n'].size}")
+            super().block(behind)
+        self.step["n"] = whole
+
+    def split(self, name: str, whole: str, first: int, parts: int) -> None:
+        """So many parts of the columns of a sum, numbered from the first: halves, and halves of these."""
+        half = parts // 2
+        names = [f"{whole}_{at}" + f"_to_{at + half}" * (half > 1) for at in (first, first + half)]
+        self.add(f"{', '.join(names)} = _halves({name})")
+        if half > 1:
+            self.split(names[0], whole, first, half)
+            self.split(names[1], whole, first + half, half)
+
+    def computed(self, statement: ir.Let) -> str:
+        """Quotients without the branch of the instruction, which takes registers that hold sums."""
+        if statement.op in ("div", "reciprocal") and statement.args[-1].dtype == "f32":
+            given = self.given(statement, statement.args)
+            return f"_quotient({', '.join(given if statement.op == 'div' else ['1.0', *given])})"
+        return super().computed(statement)
+
+    def needs_columns(self, before: Sequence[ir.Statement], behind: Sequence[ir.Statement]) -> bool:
+        """Whether what is known of columns before the loop over terms is read behind it."""
+        known = {t for s in before if not isinstance(s, ir.Declare | ir.Loop) for t in ir.targets(s)}
+        known = {value for value in known if "n" in self.lanes.get(value, NO_LANES)}
+        return any(operand in known for s in ir.walk(behind) for operand in ir.operands(s))
 
     def loop(self, loop: ir.Loop) -> None:
         if loop.axis.name != "k":
