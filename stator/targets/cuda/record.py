@@ -25,7 +25,7 @@ def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
         platform.kind, "typical", cores or platform.cores, vector_bytes=16, cache_bytes=platform.cache_bytes,
         launch_cost=3e-6, bandwidth=platform.bandwidth, row_elements=_row(platform.registers), near_bytes=1 << 16,
         warp=platform.warp, waves=2, columns=64, min_row=1 << 16, min_rows=32, assembly=platform.assembly,
-        convolves_innermost=platform is NVIDIA, atomics=platform.atomics,
+        convolves_innermost=platform is NVIDIA, pads_products=platform is NVIDIA, atomics=platform.atomics,
     )  # fmt: skip
 
 
