@@ -32,7 +32,7 @@ from stator.loop import tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
-from stator.passes import biases, images
+from stator.passes import biases, images, ragged
 from stator.passes.affine import FoldAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
 from stator.passes.equal import MergeEqual
@@ -91,9 +91,9 @@ def cut(
     random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
     with stage("trace"):
         joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
-    with stage("images"):
+    with stage("libraries"):
         device = targets.record(kind := _device(gm)).read(kind, options.threads)
-        joint = lay_images(joint, device)
+        joint = suit_libraries(joint, device)
     artifacts.stage("joint", lambda: graph_file.functional(joint.graph, "joint"), "py")
     with stage("partition"):
         fused = frozenset() if device.host else _LOOPS  # on the host what is kept is read from memory, too
@@ -102,11 +102,15 @@ def cut(
     return joint, parts, prologue
 
 
-def lay_images(joint: Joint, device: Device) -> Joint:
-    """The same with images, and biases added to them, as the device's convolutions want it; results lie as they did."""
+def suit_libraries(joint: Joint, device: Device) -> Joint:
+    """The same with images, biases and sizes as the device's libraries want them; results are as they were."""
     joint = _replaced(joint, biases.split(joint.graph, device))
-    gradients = [gradient for gradient in joint.gradients if gradient is not None]
-    return _replaced(joint, images.lay(joint.graph, [*joint.values, *gradients], device, _LOOPS))
+    joint = _replaced(joint, ragged.pad(joint.graph, {*_results(joint)}, device, _LOOPS))
+    return _replaced(joint, images.lay(joint.graph, _results(joint), device, _LOOPS))
+
+
+def _results(joint: Joint) -> list[fx.Node]:
+    return [*joint.values, *[gradient for gradient in joint.gradients if gradient is not None]]
 
 
 def _replaced(joint: Joint, moved: Mapping[fx.Node, fx.Node]) -> Joint:

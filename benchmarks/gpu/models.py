@@ -76,7 +76,11 @@ def _timm(name: str) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         import timm  # only machines with a GPU need it
 
-        return timm.create_model(name)
+        model: nn.Module = timm.create_model(name)
+        for layer in model.modules():  # a head of zeros would hide whatever comes before it
+            if isinstance(layer, nn.Linear) and not layer.weight.any():
+                nn.init.normal_(layer.weight, std=0.02)
+        return model
 
     return build
 

@@ -79,7 +79,7 @@ class Device:
     widens_halves: bool = False  # whether it multiplies float32 faster than bfloat16
     onednn_convolutions: bool = False  # whether PyTorch convolves float32 by oneDNN, which takes weights in its order
     packed_convolutions: bool = False  # whether PyTorch's convolutions copy their operands into an order of their own
-    row_bytes: int = 0  # that rows begin at multiples of where products of half types are fast; 0: it does not matter
+    pads_products: bool = False  # whether PyTorch's products of half types are slow where sizes are no multiples of 8
     assembly: str = ""  # the language of instructions that kernels may have in their text; "" where they have none
     convolves_innermost: bool = False  # whether PyTorch's convolutions of half types want the channel innermost
     double_scans: bool = False  # whether eager scans float32 in float64

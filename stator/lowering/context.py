@@ -26,7 +26,6 @@ from stator.loop.ranges import Ranges
 from stator.loop.scalar import COSTLY
 from stator.lowering.joined import is_read
 from stator.lowering.parity import halves
-from stator.lowering.rows import is_spaced
 from stator.lowering.uses import Uses
 from stator.lowering.value import Body, Indices, LazyTensor, Place, Size, Spec, placed, pointwise
 from stator.sizes import Extent, hint
@@ -119,8 +118,7 @@ class Context:
         """Where the value lies, after writing it to a buffer of its own if it lies nowhere."""
         if value.place is not None:
             return value.place
-        apart = self.device.row_bytes > 0 and is_spaced(value.size, value.stride)
-        buffer = self.buffer(value.size, value.stride, value.dtype, name=value.name, exact=apart)
+        buffer = self.buffer(value.size, value.stride, value.dtype, name=value.name)
         if value.parts is not None:
             self._write_parts(buffer, value)
         else:

@@ -30,7 +30,6 @@ from stator.lowering import opaque, uses
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.convolution import channels_last, follows, wants_innermost
 from stator.lowering.extern import call, extern
-from stator.lowering.rows import spaced
 from stator.lowering.table import LOWERINGS, REPLACEMENTS
 from stator.lowering.value import (
     LazyTensor,
@@ -175,16 +174,13 @@ class Lowering:
             if isinstance(result, LazyTensor):
                 self._settle(node, numbers(result), out.numbers.stride)
             return result
-        apart = spaced(node, out, self.context.device) if isinstance(out, Spec) else None
-        if apart is not None:
-            out = out._replace(stride=apart)
         result = function(self.context, out, *args, **kwargs)
         if isinstance(result, LazyTensor):
             fresh = result.place is None and result.base is None and result.innermost is None
             if fresh and wants_innermost(node, out, args):
                 self._settle(node, result, channels_last(out.size))
                 return with_strides(result, out.stride)
-            stride = follows(node, out, values) if fresh and apart is None else None
+            stride = follows(node, out, values) if fresh else None
             self._settle(node, result, out.stride if stride is None else stride)
         return result
 

@@ -25,7 +25,6 @@ from stator.fake.execute import plan_of
 from stator.graphs.calls import effects_of
 from stator.loop.nest import Argument, Buffer, Extern, Text
 from stator.lowering.context import Context
-from stator.lowering.rows import is_spaced
 from stator.lowering.value import LazyTensor, Place, Spec, over, placed
 from stator.sizes import Size, hint
 from stator.sizes.real import Bits
@@ -39,9 +38,6 @@ OUT_VARIANTS = {
     "aten.cumsum.default": "aten.cumsum.out",
     "mkl._mkl_linear.default": "mkl._mkl_linear.out",
 }
-
-#: Those that also write rows which are apart from each other.
-_TO_ROWS = frozenset(("aten.mm.default", "aten.bmm.default"))
 
 #: Target → the arguments that it takes in the strides of the program alone: rows of a bias are padded to be aligned.
 AS_TRACED = {
@@ -110,9 +106,7 @@ def call(
         value = placed(size, Place(buffer, buffer.stride))
         values.append(over(value, known_as) if known_as else value)
     out = OUT_VARIANTS.get(target)
-    if out is not None and not (
-        single and _is_written(target, buffers[0]) and buffers[0].device == context.device.kind
-    ):
+    if out is not None and not (single and is_row_major(buffers[0]) and buffers[0].device == context.device.kind):
         out = None
     node = context.node
     hint = node.name if node is not None else target
@@ -127,11 +121,6 @@ def read_results(node: Node | None, count: int) -> set[int]:
     if node is None or any(user.target is not operator.getitem for user in node.users):
         return set(range(count))
     return {user.args[1] for user in node.users if user.users}  # type: ignore[misc]
-
-
-def _is_written(target: str, buffer: Buffer) -> bool:
-    """Whether the out variant writes to such memory itself."""
-    return is_row_major(buffer) or (target in _TO_ROWS and is_spaced(buffer.size, buffer.stride))
 
 
 def is_row_major(buffer: Buffer) -> bool:

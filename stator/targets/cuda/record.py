@@ -28,8 +28,8 @@ def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
         loop_points=4096, thread_points=16, block_bytes=2048, thread_bytes=32, many_loads=8, line_bytes=256, short_axis=4,
         min_row=1 << 16, min_rows=32, parts_online=True, row_parts=528, row_stages=3, packs=True, narrows=True,
         gathers_pools=True, product_work=1 << 16, tile_products=True, tile_sums=4096, core_registers=1 << 16,
-        shared_bytes=227 << 10, product_rate=9.9e14, row_bytes=16, assembly=platform.assembly,
-        convolves_innermost=platform is NVIDIA, atomics=platform.atomics,
+        shared_bytes=227 << 10, product_rate=9.9e14, assembly=platform.assembly,
+        convolves_innermost=platform is NVIDIA, pads_products=platform is NVIDIA, atomics=platform.atomics,
     )  # fmt: skip
 
 

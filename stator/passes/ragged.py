@@ -1,0 +1,122 @@
+"""Products of matrices whose sizes are no multiples of 8, as products of larger ones.
+
+For half types cuBLAS's kernels for tensor cores want rows that begin at multiples of 16 bytes, and sizes to match;
+others take several times as long: on an H100 the head of GPT-2, of 50257 columns, 3.3 ms instead of 0.45, and its
+gradients 2.4 and 2.2 instead of 0.4 each. Rows that are apart from each other are not enough (3.2 and 2.4 ms). So an
+operand is bordered with zeros along such a size, by the kernel that casts or computes it where there is one, and the
+result cut. It is decided for forward and backward together, so that a weight is bordered once.
+Neighbours: `images.py` and `biases.py`, with which it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import torch
+from torch import fx
+
+from stator.base.device import Device
+from stator.fake.symbolic import is_symbolic
+from stator.graphs.nodes import call_for
+
+aten = torch.ops.aten
+
+_PRODUCTS = (aten.mm.default, aten.addmm.default)
+DTYPES = {torch.bfloat16, torch.float16}
+#: What sizes are to be multiples of, and from which on a border is a small part.
+_STEP, _LEAST = 8, 256
+#: Multiplications and additions in a second that are gained: of 6e14 where sizes are even, and 1e14 where not.
+_GAINED = 1.2e14
+#: How many times the cost of copies must be gained.
+_CLEARLY = 1.3
+
+
+def pad(graph: fx.Graph, kept: Set[fx.Node], device: Device, loops: Set[Any]) -> dict[fx.Node, fx.Node]:
+    """Border operands where it pays; gives what stands for the nodes that are gone.
+
+    `kept` are results; `loops` are the operators that kernels of ours compute.
+    """
+    if not device.pads_products:
+        return {}
+    padding = _Padding(graph, kept, device, loops)
+    for node in list(graph.nodes):  # in order: what is bordered for one is there for later ones
+        if node.target in _PRODUCTS:
+            padding.take(node)
+    return padding.gone
+
+
+class _Padding:
+    """A graph whose products are bordered."""
+
+    def __init__(self, graph: fx.Graph, kept: Set[fx.Node], device: Device, loops: Set[Any]) -> None:
+        self.graph, self.kept, self.device, self.loops = graph, kept, device, loops
+        self.gone: dict[fx.Node, fx.Node] = {}
+        #: Matrix and dim → the same bordered along it.
+        self.bordered: dict[tuple[fx.Node, int], fx.Node] = {}
+
+    def take(self, node: fx.Node) -> None:
+        """Border the operands of a product, if that pays."""
+        given: Any = node.args
+        *bias, a, b = given
+        left, right = a.meta["val"], b.meta["val"]
+        if is_symbolic([*left.shape, *right.shape]) or left.dtype not in DTYPES or node.kwargs:
+            return
+        (rows, terms), columns = left.shape, right.shape[1]
+        along_rows = _is_ragged(rows) and left.stride(0) == 1 != left.stride(1)
+        along_terms, along_columns = _is_ragged(terms), _is_ragged(columns)
+        if not along_rows and not along_terms and not along_columns:
+            return
+        copied = [a] * (along_rows or along_terms) + [b] * (along_terms or along_columns)
+        if 2.0 * rows * terms * columns / _GAINED < self._cost(node, copied, along_columns) * _CLEARLY:
+            return
+        with self.graph.inserting_before(node):
+            a = self._border(a, 0) if along_rows else a
+            a = self._border(a, 1) if along_terms else a
+            b = self._border(b, 0) if along_terms else b
+            b = self._border(b, 1) if along_columns else b
+            if bias and along_columns:
+                bias = [self._border(bias[0], bias[0].meta["val"].ndim - 1)]
+            made = call_for(node, node.target, *bias, a, b)
+            if along_rows:
+                made = call_for(node, aten.slice.Tensor, made, 0, 0, rows)
+            if along_columns:
+                made = call_for(node, aten.slice.Tensor, made, 1, 0, columns)
+                made = call_for(node, aten.clone.default, made, memory_format=torch.contiguous_format)
+        node.replace_all_uses_with(made)
+        self.graph.erase_node(node)
+        self.gone[node] = made
+
+    def _cost(self, node: fx.Node, operands: list[fx.Node], cut: bool) -> float:
+        """Seconds that copies take: of operands that no kernel of ours computes, and of a result that is cut to be kept
+        or read by others."""
+        bases = dict.fromkeys([_base(operand)[0] for operand in operands])
+        copied = [base for base in bases if base.target not in self.loops]
+        if cut and (node in self.kept or any(user.target not in self.loops for user in node.users)):
+            copied.append(node)
+        nbytes = sum([2.0 * one.meta["val"].numel() * one.meta["val"].itemsize for one in copied])
+        return nbytes / self.device.bandwidth + len(copied) * self.device.launch_cost
+
+    def _border(self, node: fx.Node, dim: int) -> fx.Node:
+        """A matrix, or a bias, with zeros behind it along a dim, up to a multiple of the step."""
+        base, is_turned = _base(node)
+        if is_turned:
+            return call_for(node, aten.permute.default, self._border(base, 1 - dim), [1, 0])
+        if (node, dim) not in self.bordered:
+            value: torch.Tensor = node.meta["val"]
+            pads = [0] * (2 * (value.ndim - dim))
+            pads[-1] = -value.shape[dim] % _STEP
+            self.bordered[node, dim] = call_for(node, aten.constant_pad_nd.default, node, pads, 0.0)
+        return self.bordered[node, dim]
+
+
+def _is_ragged(size: int) -> bool:
+    return size >= _LEAST and size % _STEP != 0
+
+
+def _base(node: fx.Node) -> tuple[fx.Node, bool]:
+    """What a matrix is the transpose of, if it is one."""
+    if node.target is aten.permute.default and list(node.args[1]) == [1, 0]:  # type: ignore[arg-type]
+        base: Any = node.args[0]
+        return base, True
+    return node, False

@@ -1,0 +1,110 @@
+"""Products whose sizes are no multiples of 8: which are bordered, and that results and gradients are eager's.
+
+The host stands in for the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+import stator
+from benchmarks.worker import error
+from stator.base.device import Device
+from stator.passes import ragged
+from stator.targets.cpu import record
+
+OPTIONS: dict[str, object] = {"strict": True, "cache": False}
+WORDS = 1003
+
+
+@pytest.fixture(autouse=True)
+def bordering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device whose products want it, and whose copies cost nothing."""
+    read = record.read
+
+    def found(device: str = "cpu", threads: int = 0) -> Device:
+        plain = read(device, threads)
+        return replace(plain, pads_products=True, product_blocks=False, product_work=0, launch_cost=0.0, bandwidth=1e20)
+
+    monkeypatch.setattr(record, "read", found)
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
+    """The sizes (rows, terms, columns) of products in graphs that were bordered while the test runs."""
+    found: list[tuple[int, ...]] = []
+    pad = ragged.pad
+
+    def padded(graph: fx.Graph, *args: Any) -> dict[fx.Node, fx.Node]:
+        gone = pad(graph, *args)
+        for node in graph.nodes:
+            if node.target in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default):
+                a, b = (operand.meta["val"].shape for operand in node.args[-2:])
+                found.append((*a, b[1]))
+        return gone
+
+    monkeypatch.setattr(ragged, "pad", padded)
+    yield found
+
+
+class Head(nn.Module):
+    def __init__(self, bias: bool) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(WORDS, 64), nn.Linear(64, WORDS, bias)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.head(torch.tanh(self.table(ids)))
+        return F.cross_entropy(logits.flatten(0, 1).float(), ids.flatten()), logits
+
+
+def results(call: Any, model: nn.Module, ids: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.float32):
+        loss, logits = call(ids)
+    wanted = loss.double() + (logits.double() * 1e-3).sum()
+    return [loss.detach(), logits.detach(), *torch.autograd.grad(wanted, list(model.parameters()))]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_training_step(bias: bool, sizes: list[tuple[int, ...]]) -> None:
+    torch.manual_seed(0)
+    model, ids = Head(bias), torch.randint(0, WORDS, (4, 80))
+    found = results(stator.compile(model, fullgraph=True, options=OPTIONS), model, ids, torch.float32)
+    assert sorted(sizes) == sorted([(320, 64, 1008), (320, 1008, 64), (1008, 320, 64)])
+    wanted = results(model, model, ids, torch.float32)
+    assert [t.stride() for t in found] == [t.stride() for t in wanted]
+    exact = results(model.double(), model, ids, torch.float64)
+    assert error(found, exact) <= 1.5 * error(wanted, exact) + 1e-3
+
+
+def test_zeros_meet_no_infinities(sizes: list[tuple[int, ...]]) -> None:
+    """Terms are bordered on both sides, so what is not finite stays where it was."""
+    a, b = torch.randn(64, 259).bfloat16(), torch.randn(259, 64).bfloat16()
+    a[3, 5], b[258, 7] = float("inf"), float("nan")
+    found = stator.compile(torch.mm, fullgraph=True, options=OPTIONS)(a, b)
+    assert sizes == [(64, 264, 64)]
+    torch.testing.assert_close(found, a @ b, equal_nan=True, rtol=2e-2, atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "terms", "columns", "dtype"),
+    [(64, 256, 512, torch.bfloat16), (64, 64, 9, torch.bfloat16), (64, 64, 515, torch.float32)],
+)
+def test_others_stay(rows: int, terms: int, columns: int, dtype: torch.dtype, sizes: list[tuple[int, ...]]) -> None:
+    a, b = torch.randn(rows, terms, dtype=dtype), torch.randn(terms, columns, dtype=dtype)
+    stator.compile(torch.mm, fullgraph=True, options=OPTIONS)(a, b)
+    assert sizes == [(rows, terms, columns)]
+
+
+def test_copies_are_paid_for(sizes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    read = record.read
+    monkeypatch.setattr(record, "read", lambda *given: replace(read(*given), bandwidth=1e9))
+    a, b = torch.randn(64, 64).bfloat16(), torch.randn(64, 515).bfloat16()
+    stator.compile(torch.mm, fullgraph=True, options=OPTIONS)(a, b)
+    assert sizes == [(64, 64, 515)]
