@@ -21,6 +21,7 @@ CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"
 ALWAYS = ("vector.h", "loops.h", "math.h")
 #: Others, in their order → the operators that need them: others are not read, to save the compiler time.
 HEADERS: dict[str, frozenset[str]] = {
+    "intervals.h": frozenset(("tanh", "erfc")),
     "doubles.h": frozenset(("exp2", "expm1", "log2", "tanh", "erf", "sigmoid", *CIRCULAR, "random", "lgamma")),
     "circular.h": frozenset((*CIRCULAR, "random", "lgamma")),
     "power.h": frozenset(),  # sizes are divided: all need it
