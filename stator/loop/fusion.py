@@ -441,7 +441,7 @@ class Decision:
             parts = [by_rows(nest) for nest in nests] if columns.space.reduce_axes and not columns.rowwise else []
             if not parts or None in parts or columns.reads.keys() & columns.writes.keys():
                 continue
-            if any(pieces_of(nest) < self.device.cores for nest in nests):  # a program for each
+            if any(pieces_of(nest) * 2 < self.device.cores for nest in nests):  # a program for each
                 continue
             shared = {rows: (rows.reads.keys() | rows.writes.keys()) & columns.reads.keys() for rows in kept}
             worth = {rows: float(sum([self.bytes[name] for name in names])) for rows, names in shared.items()}
