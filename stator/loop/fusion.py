@@ -496,7 +496,7 @@ class Decision:
 
     def _shares_nothing(self, first: Group, second: Group) -> bool:
         """Whether groups that are near each other may join as they are, neither of which needs the other."""
-        if second.members[0] - first.members[-1] > _NEAR or self.refusal(first, second) is not None:
+        if second.members[-1] - first.members[0] > _NEAR or self.refusal(first, second) is not None:
             return False
         touched = [group.reads.keys() | group.writes.keys() for group in (first, second)]
         written = first.writes.keys() | second.writes.keys()
