@@ -459,7 +459,7 @@ class Decision:
             parts = [by_rows(nest) for nest in nests] if columns.space.reduce_axes and not columns.rowwise else []
             if not parts or None in parts or columns.reads.keys() & columns.writes.keys():
                 continue
-            if any(pieces_of(nest) < self.device.cores for nest in nests):  # a program for each
+            if any(pieces_of(nest) * 2 < self.device.cores for nest in nests):  # a program for each
                 continue
             shared = {rows: (rows.reads.keys() | rows.writes.keys()) & columns.reads.keys() for rows in kept}
             worth = {rows: float(sum([self.bytes[name] for name in names])) for rows, names in shared.items()}
@@ -514,7 +514,7 @@ class Decision:
 
     def _shares_nothing(self, first: Group, second: Group) -> bool:
         """Whether groups that are near each other may join as they are, neither of which needs the other."""
-        if second.members[0] - first.members[-1] > _NEAR or self.refusal(first, second) is not None:
+        if second.members[-1] - first.members[0] > _NEAR or self.refusal(first, second) is not None:
             return False
         touched = [group.reads.keys() | group.writes.keys() for group in (first, second)]
         written = first.writes.keys() | second.writes.keys()

@@ -28,6 +28,8 @@ from stator.sizes import Extent
 Rows: TypeAlias = frozenset[tuple[str, Extent, Extent]]
 #: Candidates for a map that are tried, at most.
 _MANY = 8
+#: Rows of a part at least: of fewer, parts are as large as what they are made of.
+_ROWS = 4
 #: Elements of a row from which on there are half as many parts.
 _WIDE = 2048
 
@@ -68,8 +70,8 @@ def pieces_by_rows(nest: Nest, names: Sequence[str], rows: Rows, device: Device)
     if not any((name, length, columns) in rows for name in names):
         return 0
     most = device.row_parts // 2 if columns > _WIDE else device.row_parts  # programs with longer rows have more threads
-    found = next((n for n in range(min(most, length // 2), 0, -1) if length % n == 0), 0)
-    return found if found >= device.cores else 0
+    found = next((n for n in range(min(most, length // _ROWS), 0, -1) if length % n == 0), 0)
+    return found if found * 2 >= device.cores else 0
 
 
 def by_rows(nest: Nest) -> Nest | None:

@@ -111,3 +111,19 @@ def test_as_accurate_as_eager(case: Case) -> None:
     eager = case.fn(*case.make_inputs(torch.float32))
     ours, _ = decomposed(case.fn, case.make_inputs(torch.float32))
     assert distance(ours, exact) <= 2 * distance(eager, exact) + 5e-7
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_gradients_of_large_groups_are_made_of_sums_of_channels(affine: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(2, 6, 64, 96, dtype=dtype) + 2).requires_grad_()
+    w, b = (torch.randn(6, dtype=dtype, requires_grad=True) if affine else None for _ in range(2))
+    y, mean, rstd = torch.ops.aten.native_group_norm(x, w, b, 2, 6, 64 * 96, 2, 1e-5)
+    grad = torch.randn_like(y)
+    wanted = torch.autograd.grad(y, [t for t in (x, w, b) if t is not None], grad)
+    with torch.no_grad():
+        given = (grad, x, mean, rstd, w, 2, 6, 64 * 96, 2, [True, affine, affine])
+        found = DECOMPOSITIONS[torch.ops.aten.native_group_norm_backward.default](*given)
+    for ours, theirs in zip([t for t in found if t is not None], wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-3 if dtype is torch.float32 else 1e-9)

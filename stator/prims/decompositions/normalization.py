@@ -19,6 +19,8 @@ from stator.prims.dtypes import HALF_TYPES, cast, compute_type
 from stator.prims.table import decompose
 
 Optional3 = tuple[Tensor | None, Tensor | None, Tensor | None]
+#: Elements of a group from which on its gradients are made of sums of each channel: what these are of is read once.
+_BY_CHANNELS = 1 << 14
 
 
 def _statistics_type(x: Tensor, weight: Tensor | None) -> torch.dtype:
@@ -164,6 +166,8 @@ def group_norm_backward(
     g = p.view(cast(contiguous(grad), wide), grouped)
     scale = p.view(cast(rstd, wide), per_group)
     normal = p.mul(p.sub(p.view(cast(contiguous(x), wide), grouped), p.view(cast(mean, wide), per_group)), scale)
+    if type(hw) is int and hw * c >= groups * _BY_CHANNELS:
+        return _group_norm_backward_by_channels(x, weight, g, normal, scale, mask)
     d_input = d_weight = d_bias = None
     if mask[0]:
         scaled = g if weight is None else p.mul(g, cast(p.view(weight, [1, groups, c // groups, 1]), wide))
@@ -175,6 +179,25 @@ def group_norm_backward(
     if mask[2]:
         d_bias = p.view(cast(p.sum_(g, [0, 3]), x.dtype if weight is None else weight.dtype), [c])
     return d_input, d_weight, d_bias
+
+
+def _group_norm_backward_by_channels(
+    x: Tensor, weight: Tensor | None, g: Tensor, normal: Tensor, scale: Tensor, mask: Sequence[bool]
+) -> Optional3:
+    """The gradients from sums of each channel of each image, of which all other sums are made: one pass for all."""
+    _, groups, channels, hw = g.shape
+    dtype = x.dtype if weight is None else weight.dtype
+    sums, products = p.sum_(g, [3], True), p.sum_(p.mul(g, normal), [3], True)
+    d_input = None
+    if mask[0]:
+        factor = None if weight is None else cast(p.view(weight, [1, groups, channels, 1]), g.dtype)
+        inside = g if factor is None else p.mul(g, factor)
+        of_group = [each if factor is None else p.mul(each, factor) for each in (sums, products)]
+        first, second = [p.div(p.sum_(each, [2], True), float(channels * hw)) for each in of_group]
+        inside = p.sub(p.sub(inside, first), p.mul(normal, second))
+        d_input = cast(p.view(p.mul(inside, scale), list(x.shape)), x.dtype)
+    d_weight, d_bias = [p.view(cast(p.sum_(each, [0]), dtype), [groups * channels]) for each in (products, sums)]
+    return d_input, d_weight if mask[1] else None, d_bias if mask[2] else None
 
 
 def _channel_view(value: Tensor, x: Tensor) -> Tensor:
