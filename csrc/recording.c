@@ -433,15 +433,16 @@ static int recording_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-/* Without a tp_clear, like a Plan. The graph goes first: it may still run in memory of what is held. */
+/* Without a tp_clear, like a Plan. Memory of a pool goes back before the graph, which may have the pool: whoever takes it
+ * comes after what is queued. */
 static void recording_dealloc(PyObject *object) {
     Recording *self = (Recording *)object;
     PyObject_GC_UnTrack(object);
-    Py_XDECREF(self->replay);
-    Py_XDECREF(self->graph);
     Py_XDECREF(self->places);
     Py_XDECREF(self->results_spec);
     Py_XDECREF(self->types);
+    Py_XDECREF(self->replay);
+    Py_XDECREF(self->graph);
     Py_XDECREF(self->held);
     memory_free(self->memory);
     Py_TYPE(object)->tp_free(object);

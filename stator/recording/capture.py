@@ -6,7 +6,8 @@ its place, into which each call copies. Results are looked up by the storage tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -85,9 +86,8 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
 
     before = [(flat(given[i]), flat(inputs[i])) for i in copied]
     call = _into(request, memory)
-    taken = lane.recorder.capture(lane.side, pool, before, call, list(given), after, request.random)
-    graph, results, steps = taken
-    del taken
+    with _uncounted([inputs[i] for i in back]):
+        graph, results, steps = lane.recorder.capture(lane.side, pool, before, call, list(given), after, request.random)
     held = (lane, blocks_of(lane), [given[i] for i in request.copied])
     places = described.places(results, memory)
     forward, backward = dict(zip(copied, steps, strict=False)), dict(zip(back, steps[len(copied) :], strict=False))
@@ -111,6 +111,17 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     )
     lane.storages.update(described.storages)
     return Made(recording, dict(zip(described.firsts, places, strict=True)))
+
+
+@contextmanager
+def _uncounted(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Version counters stay as they are: nothing is written yet."""
+    counted = [tensor for tensor in tensors if not tensor.is_inference()]
+    before = [tensor._version for tensor in counted]
+    try:
+        yield
+    finally:
+        torch._C._autograd._unsafe_set_version_counter(tuple(counted), tuple(before))
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -153,7 +153,7 @@ def _firsts(plan: ir.Plan) -> dict[str, int]:
     owners = owners_of(plan)
     firsts: dict[str, int] = {}
     for number, result in enumerate(plan.results):
-        for name in ir.names_in(result):
+        for name in ir.names_in(result) & owners.keys():
             firsts.setdefault(owners[name], number)
     return firsts
 

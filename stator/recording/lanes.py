@@ -32,7 +32,7 @@ class Lane:
         self.lock = threading.Lock()
         #: Storages of results of recordings: an input that lies there comes from another recording.
         self.storages: set[int] = set()
-        weakref.finalize(self, _let_go, number, recorder.stream_number(self.side)).atexit = False
+        weakref.finalize(self, _let_go, recorder, number, self.side).atexit = False
 
 
 def lane_of(recorder: Recorder, number: int, stream: int) -> Lane:
@@ -44,9 +44,10 @@ def lane_of(recorder: Recorder, number: int, stream: int) -> Lane:
     return found
 
 
-def _let_go(number: int, stream: int) -> None:
+def _let_go(recorder: Recorder, number: int, side: Any) -> None:
     """Intermediates of graphs have a block for each stream."""
-    scratch_forget(number, stream)
+    scratch_forget(number, recorder.stream_number(side))
+    recorder.close_stream(side)
 
 
 def blocks_of(lane: Lane) -> list[Any]:

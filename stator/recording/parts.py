@@ -55,16 +55,16 @@ class PartsInOrder:
             values[ARENA] = free.pop() if free else allocate(self.plan.arena.nbytes, self.plan.device)
         try:
             for part, call, dead in zip(self.parts, self.calls, self.dead, strict=True):
-                self._run(values, part, call, kept)
-                for name in dead:
-                    values.pop(name, None)
+                self._run(values, part, call, dead, kept)
             return self.result([values[name] for name in self.wanted])
         finally:
             if ARENA in values and len(free) < ARENAS:
                 free.append(values[ARENA])
 
-    def _run(self, values: dict[str, Any], part: Part, call: Call, kept: Any) -> None:
-        given = [values[name] for name in part.takes]
+    def _run(self, values: dict[str, Any], part: Part, call: Call, dead: Sequence[str], kept: Any) -> None:
+        given = [values[name] for name in part.takes]  # the part lets each of them go where it dies
+        for name in dead:
+            values.pop(name, None)
         try:
             made = call(given)
         except BaseException as error:

@@ -109,7 +109,10 @@ class Recorder(Protocol):
         """The context of a device."""
 
     def side_stream(self, number: int) -> Any:
-        """A stream on which nothing else is queued."""
+        """A stream that nobody else has."""
+
+    def close_stream(self, side: Any) -> None:
+        """Gives it back."""
 
     def stream_number(self, side: Any) -> int:
         """Its number."""

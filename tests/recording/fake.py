@@ -152,6 +152,9 @@ class Recorder:
     def side_stream(self, number: int) -> int:
         return 0x7FF
 
+    def close_stream(self, side: int) -> None:
+        """Nothing was made."""
+
     def stream_number(self, side: int) -> int:
         return side
 

@@ -245,13 +245,14 @@ def test_writes_to_inputs_that_move(machine: Machine) -> None:
         return x + 1
 
     compiled = machine.compile(fn)
+    versions = set()
     for _ in range(7):
         x, y = machine.randn(8), machine.randn(3)
         twin = x.clone()
-        version = x._version
         close(compiled(x, y), fn(twin, y))
         close(x, twin)
-        assert x._version > version
+        versions.add(x._version)
+    assert len(versions) == 1 and 0 not in versions  # whether a call is recorded, replayed or neither
 
 
 def test_writes_to_an_input_that_stays(machine: Machine) -> None:

@@ -83,17 +83,26 @@ def context(number: int) -> int:
     import torch  # the package itself does not need torch
 
     with torch.cuda.device(number):
-        torch.cuda.current_stream().query()  # makes it, where nothing was done on the device yet
+        torch.cuda.current_stream().query()
         found = ctypes.c_void_p()
         _cuda().cuCtxGetCurrent(ctypes.byref(found))
     return found.value or 0
 
 
 def side_stream(number: int) -> torch.cuda.Stream:
-    """A stream of the device."""
+    """A stream of the device that nobody else has: those of PyTorch take turns."""
     import torch
 
-    return torch.cuda.Stream(number)
+    made = ctypes.c_void_p()
+    with torch.cuda.device(number):
+        torch.cuda.current_stream().query()  # makes the context, where nothing was done on the device yet
+        _check(_cuda().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING), "making a stream")
+    return torch.cuda.ExternalStream(made.value or 0, number)
+
+
+def close_stream(side: torch.cuda.Stream) -> None:
+    """Gives it back."""
+    _cuda().cuStreamDestroy_v2(ctypes.c_void_p(side.cuda_stream))
 
 
 def stream_number(side: torch.cuda.Stream) -> int:
@@ -225,6 +234,8 @@ def _forget_error() -> None:
 
 #: A capture forbids this thread alone what would wait for the device.
 _THREAD_LOCAL: Final = 1
+#: Of a stream: it does not wait for the default one.
+_NON_BLOCKING: Final = 1
 #: What the driver says of a stream on which something is captured, and nothing forbidden was done.
 _IS_CAPTURING: Final = 1
 
