@@ -301,7 +301,8 @@ def _check_device(device: str) -> None:
     if device != "cpu":
         try:
             torch.cuda.synchronize(device)
-        except RuntimeError:
+        except RuntimeError as error:
+            print(error, file=sys.stderr, flush=True)
             os.abort()
 
 
