@@ -336,14 +336,14 @@ def test_host_values_are_carried_over() -> None:
 
 
 def on_devices(*names: str) -> GraphModule:
-    """The sum of tensors on these devices, with a number of the host."""
+    """A tensor on each of these devices times a number of the host."""
     g = Writer(*[torch.randn(4) for _ in names], torch.tensor(2.0))
-    total = g.nodes[-1]
+    number, made = g.nodes[-1], []
     for node, name in zip(g.nodes, names, strict=False):
         node.meta["val"] = make((4,), torch.float32, torch.device(name))
-        total = g.call(aten.mul.Tensor, node, total)
-        total.meta["val"] = node.meta["val"]
-    g.graph.output((total,))
+        made.append(g.call(aten.mul.Tensor, node, number))
+        made[-1].meta["val"] = node.meta["val"]
+    g.graph.output(tuple(made))
     return GraphModule(torch.nn.Module(), g.graph)
 
 
