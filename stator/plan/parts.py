@@ -7,7 +7,7 @@ Neighbours: `places.py` (results of a part), `recording/parts.py` (runs the part
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from stator.base.device import HOST, kind_of
@@ -41,8 +41,10 @@ class Part:
     barrier: str = ""
 
 
-def barriers(plan: ir.Plan, refused: Mapping[str, str]) -> dict[int, str]:
-    """Step → why it cannot be kept for later; `refused` has operators, by name, for which the device has a reason."""
+def barriers(plan: ir.Plan, refused: Mapping[str, str], queued: Container[str] = ()) -> dict[int, str]:
+    """Step → why it cannot be kept for later; `refused` has operators, by name, for which the device has a reason, and
+    `queued` those that look at data without making anybody wait.
+    """
     places = {given.name: given.device for given in plan.inputs if given.form is not None}
     found: dict[int, str] = {}
     for number, step in enumerate(plan.steps):
@@ -53,7 +55,7 @@ def barriers(plan: ir.Plan, refused: Mapping[str, str]) -> dict[int, str]:
                 places[name] = places[donor]
             case ir.Invoke():
                 places.update({result.name: result.device for result in step.results})
-                if why := _barrier(step, plan, places, refused):
+                if step.target not in queued and (why := _barrier(step, plan, places, refused)):
                     found[number] = f"{step.target}: {why}"
     return found
 

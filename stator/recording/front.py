@@ -46,7 +46,7 @@ def record_plan(call: Call, artifact: GraphArtifact, options: Options) -> Call:
         what = f"option 'cudagraphs' has no effect on graphs of the {kind_of(plan.device)}"
         options.announce(WithoutEffect(f"{what}, where nothing is queued"))
         return call
-    found = barriers(plan, recorder.REFUSED)
+    found = barriers(plan, recorder.REFUSED, recorder.QUEUED)
     artifacts.stage(f"{plan.name}_recording", lambda: _text(plan, found), "txt")
     log.record(log.RECORDING, graph=plan.name, recorded=len(found) < _acting(plan), told=_sentence(plan, found))
     made = _recorded(call, plan, partial(load, artifact.units, options, plan.device), options, found)

@@ -8,7 +8,7 @@ Neighbours: `cpu/`, `cuda/`; `base/device.py` has the record that decisions are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ class Recorder(Protocol):
 
     #: The type of its devices.
     KIND: str
-    #: Operators that cannot be kept, by name, and why.
+    #: Operators that cannot be kept, by name, and why; and those that check data where it is, and can.
     REFUSED: Mapping[str, str]
+    QUEUED: Container[str]
 
     def driver(self) -> tuple[int, int, int, int, int, int]:
         """Addresses of what launches, moves a copy, gives and sets the context, tells whether a stream is being

@@ -84,6 +84,7 @@ class Recorder:
 
     KIND: str = "cpu"
     REFUSED: dict[str, str] = field(default_factory=dict)
+    QUEUED: frozenset[str] = frozenset()
     stream: int = 0x700
     capturing: bool = False
     graphs: dict[int, Graph] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -206,6 +207,13 @@ def plan() -> ir.Plan:
 def test_barriers_are_operators_that_are_refused_or_touch_the_host() -> None:
     assert barriers(plan(), {}) == {}
     assert barriers(plan(), {"aten.mm.default": "why"}) == {2: "aten.mm.default: why"}
+
+
+def test_a_check_is_a_barrier_unless_the_device_makes_it() -> None:
+    check = ir.Invoke("aten._assert_async.msg", (ir.Whole("x"), "no"), (), effects=(0,))
+    checked = replace(plan(), steps=(check, *plan().steps), effects=(ir.Effect("check"),))
+    assert list(barriers(checked, {})) == [0]
+    assert barriers(checked, {}, {"aten._assert_async.msg"}) == {}
 
 
 def test_parts_take_and_give_what_others_have() -> None:

@@ -153,6 +153,12 @@ def test_the_mode_of_autotuning(machine: Machine, recordings: Count) -> None:
     assert recordings()
 
 
+def test_explain_says_what_is_recorded(machine: Machine) -> None:
+    told = stator.explain(lambda x: x * 2, mode="reduce-overhead")(machine.randn(3))
+    assert told.recordings == ("forward has 1 of 1 steps recorded",)
+    assert "recording: forward has 1 of 1 steps recorded" in str(told)
+
+
 def test_what_is_recorded_goes_with_the_function(machine: Machine) -> None:
     from stator._native import Recording
 

@@ -52,6 +52,10 @@ REFUSED: Final = dict.fromkeys(
 )
 
 
+#: Operators that check data on the device, which stops where it is not right.
+QUEUED: Final = frozenset({"aten._assert_async.default", "aten._assert_async.msg"})
+
+
 @cache
 def _cuda() -> Any:
     """The driver."""
