@@ -105,4 +105,3 @@ def shared_bytes(attention: Attention, rows: Rows) -> int:
     row = power_of_two(attention.width) + power_of_two(attention.depth)
     kept, walked = (rows.keys, rows.queries) if attention.kind == "keys" else (rows.queries, rows.keys)
     return row * ITEMSIZE[attention.dtype] * (kept + walked * rows.stages)
-
