@@ -83,7 +83,11 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
     found: dict[str, Tuned] = {}
     for node, key in keys.items():
         if key not in found:
-            found[key] = _kept(store, key) or _measured(parts[node], device, options)
+            try:
+                found[key] = _kept(store, key) or _measured(parts[node], device, options)
+            except torch.OutOfMemoryError as error:  # the program has what there is: the rule decides
+                log.record(log.NOTE, text=f"{parts[node].title()} is not timed: {str(error).splitlines()[0]}")
+                continue
             store.put(key, json.dumps(asdict(found[key])).encode())
             log.record(log.PRODUCT, told=str(found[key]), **asdict(found[key]))
         node.meta[TAKES_LOOP] = found[key].takes_loop

@@ -105,8 +105,3 @@ def shared_bytes(attention: Attention, rows: Rows) -> int:
     row = power_of_two(attention.width) + power_of_two(attention.depth)
     kept, walked = (rows.keys, rows.queries) if attention.kind == "keys" else (rows.queries, rows.keys)
     return row * ITEMSIZE[attention.dtype] * (kept + walked * rows.stages)
-
-
-def fits(attention: Attention) -> bool:
-    """Whether a row is one that there are blocks for."""
-    return max(attention.width, attention.depth) <= FASTEST[attention.kind][-1][0]

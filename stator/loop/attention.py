@@ -77,13 +77,6 @@ class Attention:
         nodes = postorder([self.score]) if self.score is not None else ()
         return tuple(dict.fromkeys([node.attr[0] for node in nodes if node.op == "load" and node.attr[0] != SCORE]))
 
-    @property
-    def operations(self) -> int:
-        """Multiplications and additions of its products, of which causal attention needs half."""
-        products = {"forward": self.width + self.depth, "keys": 2 * (self.width + self.depth),
-                    "queries": 2 * self.width + self.depth}[self.kind]  # fmt: skip
-        return 2 * self.batches * self.heads * self.queries * self.keys * products // (2 if self.causal else 1)
-
     def text(self) -> str:
         """The canonical print."""
         sizes = f"{self.batches}×{self.heads}/{self.groups}×{self.queries}×{self.keys}×{self.width}/{self.depth}"

@@ -28,12 +28,12 @@ def turned(a: Tensor, turn: bool) -> Tensor:
 
 
 def close(found: Tensor, fn: Callable[..., Any], inputs: list[Tensor]) -> None:
-    """As near to float64 as eager is, within a rounding."""
+    """As near to float64 as eager is, within a rounding; of float32, which libraries add up in parts, within some."""
     exact = fn(*[x.double() if x.is_floating_point() else x for x in inputs])
     eager = fn(*inputs)
-    step = torch.finfo(found.dtype).eps
+    times, steps = (3.0, 8.0) if found.dtype is torch.float32 else (1.5, 1.0)
     ours, theirs = (x.double() - exact for x in (found, eager))
-    bound = theirs.abs().max() * 1.5 + step * exact.abs().max()
+    bound = theirs.abs().max() * times + steps * torch.finfo(found.dtype).eps * exact.abs().max()
     assert found.shape == eager.shape and torch.isfinite(found).all()
     assert ours.abs().max() <= bound, (ours.abs().max(), bound)
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import stator
 from stator import tuning
+from stator.base import log
 from stator.base.errors import WithoutEffect
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
@@ -67,3 +68,16 @@ def test_it_is_said_where_there_is_nothing_to_measure(tmp_path: Path) -> None:
     options = {"autotune": True, "cpu_kernels": "c", "strict": True, "cache_dir": str(tmp_path)}
     with pytest.raises(WithoutEffect, match="no effect in plain C"):
         stator.compile(CASES["residual"][0], options=options)(*CASES["residual"][1])
+
+
+def test_without_memory_the_rule_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(part: Any) -> Any:
+        raise torch.OutOfMemoryError("tried to allocate 9 GiB")
+
+    monkeypatch.setattr(tuning._Part, "arguments", full)
+    function, given = CASES["residual"]
+    with log.collect() as recorder:
+        explained = stator.explain(function, options={"autotune": True, "cache_dir": str(tmp_path)})(*given)
+    assert not explained.products
+    assert any("not timed: tried to allocate 9 GiB" in note["text"] for note in recorder.of(log.NOTE))
+    torch.testing.assert_close(explained.result, function(*given), rtol=1e-4, atol=1e-4)

@@ -110,8 +110,7 @@ def _measured(
     building.finish()
     found: dict[Kernel, Found] = {}
     for kernel, listed in several.items():
-        arguments = _arguments(kernel, device)
-        times = [_timed(units[kernel, shape], arguments, device, options) for shape in listed]
+        times = _times([units[kernel, shape] for shape in listed], kernel, device, options)
         told = tuple([(str(shape), time) for shape, time in zip(listed, times, strict=True)])
         ran = [(time, i) for i, time in enumerate(times) if isinstance(time, float)]
         if ran:
@@ -119,6 +118,17 @@ def _measured(
         else:
             log.record(log.NOTE, text=f"none of {len(listed)} shapes of a kernel runs: {told[0][1]}")
     return found
+
+
+def _times(listed: Sequence[Sequence[Unit]], kernel: Kernel, device: Device, options: Options) -> list[float | str]:
+    """What each takes; nothing where there is no memory to try them on."""
+    import torch  # the package itself does not need torch
+
+    try:
+        arguments = _arguments(kernel, device)
+    except torch.OutOfMemoryError as error:
+        return [f"{type(error).__name__}: {error}".splitlines()[0]] * len(listed)
+    return [_timed(units, arguments, device, options) for units in listed]
 
 
 def _timed(units: Sequence[Unit], arguments: Sequence[Any], device: Device, options: Options) -> float | str:
