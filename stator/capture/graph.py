@@ -130,6 +130,8 @@ class GraphBuilder:
         #: How many functions the program is inside of that `torch.vmap` maps, and how many it has been.
         self.mapping = 0
         self.mapped = 0
+        #: How many calls of `flex_attention` it is inside of, whose functions index by tensors of no dims.
+        self.scoring = 0
         #: Inputs that take gradients, or take none any more, from the start of the frame on: the program says so.
         self.grad_flags: dict[fx.Node, bool] = {}
         #: By the identity of their fakes, values that the program has made take gradients.

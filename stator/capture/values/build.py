@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stator.capture.values.autograd import checkpointing, gradients, inference, views, vmap
+from stator.capture.values.autograd import checkpointing, flexible, gradients, inference, views, vmap
 from stator.capture.values.autograd import function as autograd_function
 from stator.capture.values.python import operators
 from stator.capture.values.python.constant import SliceValue
@@ -62,7 +62,7 @@ FILES = (
     warning,
     autocast, default_device, functions, nn_module, optimizer, profiler, random_generator, state, switches,
     tensor_methods,
-    autograd_function, checkpointing, gradients, inference, views, vmap,
+    autograd_function, checkpointing, flexible, gradients, inference, views, vmap,
     compiled, markers,
 )  # fmt: skip
 

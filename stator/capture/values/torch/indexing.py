@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.capture.values.python.constant import ConstantValue, SliceValue
+from stator.capture.values.python.containers.lists import ListValue
 from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.python.symbolic import SymbolicValue
 from stator.capture.values.registry import fresh
@@ -49,6 +50,21 @@ def selected(tx: Machine, tensor: Any, key: Value, call_graph: Callable[..., Any
         left.append(part)
         dim += between if is_ellipsis(part) else width or 0
     return tensor, TupleValue(left) if left else WHOLE
+
+
+def looked_up(tx: Machine, tensor: Any, key: Value, call_graph: Callable[..., Any]) -> Any:
+    """What lies at integers that are all tensors of no dims, whatever they are; None for another key.
+
+    x[i, j]  -->  aten.index(x, [i, j]), which reads no number on the host
+    """
+    parts: Sequence[Value] = key.items if isinstance(key, TupleValue) and key.cls is tuple else (key,)
+    for part in parts:
+        if not issubclass(part.python_type(), torch.Tensor):
+            return None
+        fake = part.graph_argument()[1]
+        if fake.dim() or fake.dtype not in (torch.int64, torch.int32):
+            return None
+    return call_graph(tx, "call_function", torch.ops.aten.index.Tensor, (tensor, ListValue(list(parts))), {})
 
 
 def dims_of(part: Value) -> int | None:

@@ -28,7 +28,7 @@ from stator.capture.values.python.containers.sequence import SequenceValue, Tupl
 from stator.capture.values.python.operators import BINARY, INPLACE, METHODS, UNARY_METHODS
 from stator.capture.values.python.unknown_text import UnknownTextValue
 from stator.capture.values.registry import fresh, wrap
-from stator.capture.values.torch.indexing import WHOLE, selected
+from stator.capture.values.torch.indexing import WHOLE, looked_up, selected
 from stator.capture.values.torch.tensor_class import (
     DATA_METHODS,
     FACTS,
@@ -265,6 +265,8 @@ class TensorValue(Object):
     def get_item(self, tx: Machine, key: Value) -> Value:
         if (written := call_override(tx, self, "__getitem__", key)) is not None:
             return written
+        if tx.graph.scoring and (found := looked_up(tx, self, key, call_graph)) is not None:
+            return found
         tensor, rest = selected(tx, self, key, call_graph)
         if rest is WHOLE:
             return tensor

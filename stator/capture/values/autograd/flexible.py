@@ -1,0 +1,92 @@
+"""`flex_attention` as the products, scores and softmax that it stands for.
+
+In eager PyTorch it asks its own compiler, and computes every score in memory. Here the program's functions of a score
+are mapped over all of them as torch maps them (`vmap.py`), so they end up in the kernel of the softmax; where they
+index by rows and columns, they look up, as they do in eager. What is asked for beside the result ends the graph. It is
+known by name: nobody who does not use it imports it.
+Neighbours: `vmap.py`, `values/torch/indexing.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from stator.base.errors import GraphBreak
+from stator.capture.source import ConstSource
+from stator.capture.values.registry import NAMED_CALLS, wrap
+
+if TYPE_CHECKING:
+    from stator.capture.machine import Machine
+    from stator.capture.value import Value
+
+#: Of its arguments, those that change the result alone, in order.
+PLAIN = ("query", "key", "value", "score_mod", "block_mask", "scale", "enable_gqa")
+#: Those that ask for something else; what they are where nothing is asked for.
+OTHERS: dict[str, object] = {"return_lse": False, "kernel_options": None, "return_aux": None}
+
+
+class MoreThanAttention(GraphBreak):
+    """The program asks `flex_attention` for more than its result."""
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Callable[..., Tensor] | None = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """What a program's frame is captured as: eager's formula, rounded where that rounds. What it refuses eager judges.
+
+    `query` is [batch, head, row, width]; of `key` and `value` a batch of one and fewer heads are repeated.
+    """
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        raise NotImplementedError("query, key and value of flex_attention have 4 dims")
+    if not query.dtype is key.dtype is value.dtype:
+        raise ValueError("query, key and value of flex_attention have one dtype")
+    if not enable_gqa and query.size(1) != key.size(1):
+        raise ValueError("flex_attention needs enable_gqa=True where heads of queries share one of keys")
+    groups = query.size(1) // key.size(1)
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    wide = torch.float64 if query.dtype is torch.float64 else torch.float32
+    scores = query.to(wide) @ key.to(wide).transpose(-2, -1)
+    scores = scores * (query.size(-1) ** -0.5 if scale is None else scale)
+    b, h, m, n = [torch.arange(size, device=query.device) for size in scores.shape]
+    if score_mod is not None:
+        scores = _mapped(score_mod, (0,))(scores, b, h, m, n)
+    if block_mask is not None:
+        scores = torch.where(_mapped(block_mask.mask_mod, ())(b, h, m, n), scores, -torch.inf)
+    return torch._safe_softmax(scores, -1).to(query.dtype) @ value
+
+
+def _mapped(function: Callable[..., Tensor], prefix: tuple[int, ...]) -> Callable[..., Tensor]:
+    """A function of one batch, head, row and column over all of them; behind a score where there is a prefix."""
+    for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
+        function = torch.vmap(function, in_dims=(*prefix, *dims))
+    return function
+
+
+def call_attention(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """A call of `flex_attention`."""
+    named = dict(zip((*PLAIN, *OTHERS), args, strict=False)) | kwargs
+    for name, nothing in OTHERS.items():
+        asked = named.pop(name, None)
+        if asked is not None and not (asked.is_constant() and asked.constant() == nothing):
+            raise MoreThanAttention(
+                f"flex_attention is given {name}, which is not captured", f"leave {name} out to capture on"
+            )
+    tx.graph.scoring += 1
+    try:
+        return wrap(tx, attend, ConstSource(attend)).call(tx, (), named)
+    finally:
+        tx.graph.scoring -= 1
+
+
+NAMED_CALLS["torch.nn.attention.flex_attention", "flex_attention"] = call_attention
