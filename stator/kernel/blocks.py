@@ -2,8 +2,8 @@
 
 A block is a tile of up to three rows of points: outer points along `x`, where memory wants it also along `y`, and
 points of the reduce axes along `r`. What is left of the outer axes is `z`, of which each program has one point.
-- Pointwise: one flat range. Where some memory is contiguous along another axis than the rest, a tile over both, so
-  that whole lines of each are moved.
+- Pointwise: one flat range, or the last axis alone if blocks divide it. Where some memory is contiguous along another
+  axis than the rest, a tile over both, so that whole lines of each are moved.
 - Rows: so many rows by all of `r`, which are loaded once and kept in registers; in a loop where a row is too long.
 - Columns: neighbours in memory lie along an outer axis. So many columns by so many rows of them, in a loop.
 The numbers follow from the kernel's sizes, from strides and from the device record. Symbolic sizes count as what they
@@ -112,7 +112,20 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     loaded = any(index.has_indirect for index, _ in _accesses(kernel))  # then more loads are to be under way
     most = device.block_bytes * (2 if loaded else 1) // width
     size = _shared(min(max(most, 1), power_of_two(outer)), 128, outer, device)
-    return BlockPlan(kernel, (Points("x", axes, size),), 1, _threads(size, each, device))
+    return BlockPlan(kernel, _flat(axes, size, device), 1, _threads(size, each, device))
+
+
+def _flat(axes: tuple[Axis, ...], size: int, device: Device) -> tuple[Points, ...]:
+    """One range of points; or the last axis, where blocks end where it does: what does not vary along it is one number.
+
+    A block that is a part of a row needs no quotients and remainders of each of its points.
+    """
+    *rest, last = axes or (None,)
+    if last is None or not any(map(loops, rest)) or type(last.size) is not int:
+        return (Points("x", axes, size),)
+    if last.size % size != 0 or size < device.warp * device.thread_points:
+        return (Points("x", axes, size),)
+    return Points("z", tuple(rest), 1), Points("x", (last,), size)
 
 
 def _threads(points: int, each: int, device: Device) -> int:

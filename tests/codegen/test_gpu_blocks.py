@@ -67,6 +67,8 @@ PROGRAMS: dict[str, tuple[Callable[..., object], Callable[[int, int], tuple[tupl
     "running sums": (lambda x: (x.cumsum(0), x.cumsum(1)), lambda m, n: ((m, n),)),
     "several": (lambda x, y, z: (x * 2, y + 1, z * z), lambda m, n: ((m, n),) * 3),
 }
+#: Programs whose terms may cancel: an error is one of the terms, not of what is left of them.
+SUMS = ("sum", "rows", "columns", "middle", "running sums")
 #: Rows and columns: small and odd ones, and some that the record of a real device splits too.
 SIZES = ((1, 1), (5, 3), (33, 70), (64, 64), (7, 300), (300, 7), (96, 257), (2048, 384))
 
@@ -92,16 +94,17 @@ def flat(results: object) -> list[Tensor]:
 def test_agrees_with_float64(name: str, device: str, dtype: torch.dtype) -> None:
     program, shapes = PROGRAMS[name]
     source = random.Random(f"{name} {device}")
-    for rows, columns in [*source.sample(SIZES, 4), (source.randint(2, 400), source.randint(2, 400))]:
+    for rows, columns in [*source.sample(SIZES, 2), (source.randint(2, 400), source.randint(2, 400))]:
         torch.manual_seed(rows)
         inputs = tuple([torch.randn(shape, device="cuda", dtype=dtype) for shape in shapes(rows, columns)])
         found, _ = compiled(program, inputs, device)
         exact = flat(program(*[x.double() for x in inputs]))
         eager = flat(program(*inputs))
-        for ours, theirs, right in zip(flat(found), eager, exact, strict=True):
+        terms = flat(program(*[x.double().abs() for x in inputs])) if name in SUMS else exact
+        for ours, theirs, right, term in zip(flat(found), eager, exact, terms, strict=True):
             assert ours.shape == right.shape and ours.dtype == theirs.dtype
             assert torch.equal(ours.isnan(), theirs.isnan()), (rows, columns)
-            scale = right.nan_to_num().abs().max().item() + 1e-3
+            scale = (right.abs() + term.abs() / 16).nan_to_num().max().item() + 1e-3
             wrong, allowed = ((x.double() - right).nan_to_num().abs().max().item() for x in (ours, theirs))
             assert wrong <= 2 * allowed + 8 * torch.finfo(dtype).eps * scale, (rows, columns, wrong, allowed, scale)
 

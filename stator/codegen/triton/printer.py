@@ -21,13 +21,15 @@ from stator.codegen.places import place
 from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
 from stator.kernel import ir
 from stator.loop import scalar
-from stator.loop.extent import wrapped
+from stator.loop.extent import less, wrapped
 from stator.loop.index import Axis, Index, Indirect
 from stator.loop.kernel import Param
 from stator.loop.magnitude import reach
 from stator.sizes import Extent, Size
 from stator.sizes.writing import postfix
 
+#: Memory with less than such a part of as many elements as there are points is read by several programs.
+_SHARED = 8
 #: What a value varies along.
 Lanes = frozenset[str]
 NO_LANES: Lanes = frozenset()
@@ -520,12 +522,14 @@ def _evictions(function: ir.Function) -> dict[ir.Load, str]:
     rows = [loop for loop in loops if loop.kind == "lanes" and loop.piece is None]
     points = {loop.piece.axis: loop.axis for loop in loops if loop.piece is not None}
     alone = {points.get(loop.axis, loop.axis) for loop in loops if loop.kind == "parallel"}
+    total = prod([axis.size for axis in {*alone, *[row.axis for row in rows]}])
+    large = {param.name for param in function.params if not less(param.numel * _SHARED, total)}
     found: dict[ir.Load, str] = {}
     later: set[str] = set()
     for row in reversed(rows):
         loads = [s for s in ir.walk(row.body) if isinstance(s, ir.Load)]
         for load in loads:
-            if alone | {row.axis} <= load.index.axes():
+            if alone | {row.axis} <= load.index.axes() and load.memory in large:
                 found[load] = "evict_last" if load.memory in later else "evict_first"
         later.update([load.memory for load in loads])
     return found
