@@ -355,6 +355,14 @@ def _known_value(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return fake
 
 
+def _is_one_device(one: torch.device, other: torch.device) -> bool:
+    """Whether these are the same though only one has a number: the other is the current one of its type."""
+    numbers = {one.index, other.index} - {None}
+    if one.type != other.type or len(numbers) != 1:
+        return False
+    return numbers == {torch.get_device_module(one.type).current_device()}
+
+
 def _check_devices(args: Sequence[Any]) -> None:
     """Raises, as eager does, where tensors are on different devices; numbers of the host go anywhere."""
     found = None
@@ -366,6 +374,8 @@ def _check_devices(args: Sequence[Any]) -> None:
             if device == found or (device.type == "cpu" and not tensor.dim()):
                 continue
             if found is not None:
+                if _is_one_device(device, found):
+                    continue
                 told = f"but found at least two devices, {found} and {device}!"
                 raise RuntimeError(f"Expected all tensors to be on the same device, {told}")
             found = device

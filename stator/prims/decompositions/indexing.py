@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stator.base.device import HOST
 from stator.fake.layout import promote
 from stator.prims import names as p
 from stator.prims.decompositions.layout import contiguous, flat, iota, iota_along, packed, reshaped
@@ -47,6 +48,8 @@ def unsafe_index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor
 @decompose("index_put")
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """A single mask over the first dims, with the same values wherever it is true, is a `where`."""
+    if _are_away(x, indices):
+        return p.index_put(x, _brought(x, indices), values, accumulate)
     mask = indices[0] if len(indices) == 1 else None
     if mask is None or mask.dtype is not torch.bool or values.dtype is not x.dtype:
         return NotImplemented
@@ -59,6 +62,16 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     return p.where(mask, p.add(x, value) if accumulate else value, x)
 
 
+def _are_away(x: Tensor, positions: Sequence[Tensor | None]) -> bool:
+    """Whether positions of the host are used on another device, which kernels there cannot read."""
+    return x.device.type != HOST and any(i is not None and i.device.type == HOST for i in positions)
+
+
+def _brought(x: Tensor, positions: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Positions on the device of what they are used on, as eager brings them there."""
+    return [i if i is None or i.device.type != HOST else p.to_copy(i, device=x.device) for i in positions]
+
+
 def _same_everywhere(size: Sequence[int], rest: int) -> bool:
     """Whether values of this size are the same for all elements of a mask that leaves so many dims."""
     return len(size) <= rest or (len(size) == rest + 1 and type(size[0]) is int and size[0] == 1)
@@ -67,6 +80,8 @@ def _same_everywhere(size: Sequence[int], rest: int) -> bool:
 @decompose("index.Tensor")
 def index(x: Tensor, positions: Sequence[Tensor | None]) -> Tensor:
     """What a mask selects is as long as the mask has true elements; as a gradient of values it is known how many."""
+    if _are_away(x, positions):
+        return p.index(x, _brought(x, positions))
     mask = positions[0] if len(positions) == 1 else None
     wanted = _size_of_values() if mask is not None and mask.dtype is torch.bool else None
     if mask is None or wanted is None or x.numel() == 0:

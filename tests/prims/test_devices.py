@@ -1,0 +1,62 @@
+"""Tensors of the host beside those of a device, by fakes of a device that need not be there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, fx
+
+from stator.aot import overrides as overrides  # fills the tracer's table
+from stator.aot.functional import Cell, Handle
+from stator.aot.tracer import Tracer
+from stator.fake import make
+from stator.graphs import composite
+from stator.prims import DECOMPOSITIONS
+
+aten = torch.ops.aten
+MASK, POSITIONS = torch.tensor([True, False, True]), torch.tensor([2, 1])
+
+
+def traced(fn: Callable[[Tensor], Tensor]) -> fx.Graph:
+    """What a function of float32[3, 4] on the second device does."""
+    tracer = Tracer(DECOMPOSITIONS, {})
+    fake = make((3, 4), torch.float32, torch.device("cuda:1"))
+    node = tracer.placeholder("x", fake)
+    fake.handle = Handle(Cell(node), (), node, fake)
+    with torch.no_grad(), tracer:
+        out = composite.call(fn, [fake], {})
+    tracer.graph.output((tracer.node(out),))
+    return tracer.graph
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: aten.index(x, [POSITIONS]),
+        lambda x: aten.index(x, [None, POSITIONS]),
+        lambda x: aten.index(x, [POSITIONS.clamp(0, 1).unsqueeze(1), POSITIONS]),
+        lambda x: aten.index_put(x, [MASK], aten.select(x, 0, 0)),
+        lambda x: aten.index_put(x, [POSITIONS], aten.narrow(x, 0, 0, 2), True),
+    ],
+)
+def test_positions_of_the_host_are_brought_to_the_device(fn: Callable[[Tensor], Tensor]) -> None:
+    graph = traced(fn)
+    (out,) = graph.output_node().all_input_nodes
+    assert out.meta["val"].device == torch.device("cuda:1")
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is not aten._to_copy.default:
+            devices = {given.meta["val"].device for given in node.all_input_nodes}
+            assert len(devices) < 2, f"{node.target} has tensors on {devices}"
+
+
+def test_a_device_without_a_number_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(x: Tensor) -> Tensor:
+        return aten.add(x, aten.arange(4, device="cuda"))
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    traced(add)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        traced(add)
