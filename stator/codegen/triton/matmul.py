@@ -92,12 +92,10 @@ class _Printer(Printer):
         if self.plan.tiling.persistent:
             batch, rows, columns = self.plan.tiles()
             tiles, cores = _text(batch * rows * columns), self.plan.cores
-            self.add(f"for program in tl.range(tl.program_id(0), {tiles}, {cores}, flatten=True):")
+            self.add(f"for turn in tl.range(tl.program_id(0), {tiles}, {cores}, flatten=True):")
             self.indent += "    "
-        else:
-            self.add("program = tl.program_id(0)")
-        if self.wide:
-            self.add("program = program.to(tl.int64)")
+        first = "turn" if self.plan.tiling.persistent else "tl.program_id(0)"
+        self.add(f"program = {first}{'.to(tl.int64)' if self.wide else ''}")
         if symbols:
             self.add("if WIDE:")
             self.add("    program = program.to(tl.int64)")
