@@ -18,12 +18,11 @@ from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.blocks import power_of_two
 from stator.kernel.cost import COST
-from stator.kernel.decisions import pieces_of
+from stator.kernel.product import length
 from stator.loop.collision import scatters
 from stator.loop.contraction import Contraction, contraction
 from stator.loop.expr import Expr, postorder
 from stator.loop.kernel import Kernel
-from stator.sizes import Extent, hint, minimum
 
 #: Rows of tiles that programs go through together.
 GROUP = 8
@@ -91,31 +90,29 @@ class Matmul:
         return max(1, min(each // AT_ONCE, tiling.columns // LEAST))
 
     @property
-    def programs(self) -> Extent:
+    def programs(self) -> int:
         """How many run: one for each tile, or no more than one for each multiprocessor."""
-        batch, rows, columns = self.tiles()
-        count = batch * rows * columns
-        return minimum(count, self.cores) if self.tiling.persistent else count
+        count = prod(self.tiles())
+        return min(count, self.cores) if self.tiling.persistent else count
 
-    def tiles(self) -> tuple[Extent, Extent, Extent]:
+    def tiles(self) -> tuple[int, int, int]:
         """Batches, and tiles along rows and columns."""
         batch, rows, columns, _ = extents(self.product)
-        return batch, pieces_of(rows, self.tiling.rows), pieces_of(columns, self.tiling.columns)
+        return batch, -(-rows // self.tiling.rows), -(-columns // self.tiling.columns)
 
     def reason(self, device: Device) -> str:
         """The decision in a line."""
-        batch, rows, columns = [hint(count) for count in self.tiles()]
+        batch, rows, columns = self.tiles()
         many = f"{len(self.product.sums)} products" if len(self.product.sums) > 1 else "a product"
         where = f"{batch} × " * (batch > 1)
-        waves = hint(batch * rows * columns) / device.cores
+        waves = batch * rows * columns / device.cores
         return f"{many} of {self.product.dtype} in {where}{rows} × {columns} tiles of {self.tiling}: {waves:.1f} waves"
 
 
-def extents(product: Contraction) -> tuple[Extent, Extent, Extent, Extent]:
+def extents(product: Contraction) -> tuple[int, int, int, int]:
     """How many batches, rows, columns and terms there are."""
-    batch, rows, columns, terms = (
-        prod([axis.size for axis in axes]) for axes in (product.batch, product.rows, product.columns, product.terms)
-    )
+    groups = product.batch, product.rows, product.columns, product.terms
+    batch, rows, columns, terms = [prod([length(axis) for axis in axes]) for axes in groups]
     return batch, rows, columns, terms
 
 
@@ -150,7 +147,7 @@ def candidates(product: Contraction, device: Device) -> list[Tiling]:
     right factor. Elsewhere Triton does not overlap their loads, and they take more than twice as long.
     """
     turned = all(_along_terms(right, product) for _, _, right in product.sums)
-    batch, rows, columns, terms = [hint(extent) for extent in extents(product)]
+    batch, rows, columns, terms = extents(product)
     found: dict[Tiling, None] = {}
     for m, n, k, stages, warps in TILES:
         tiling = Tiling(m, n, min(k, max(LEAST, power_of_two(terms))), stages, warps)
@@ -160,7 +157,7 @@ def candidates(product: Contraction, device: Device) -> list[Tiling]:
             continue
         stored = m * n * ITEMSIZE[product.dtype]  # on its way to memory while the next tile comes
         fits = shared_bytes(product, tiling) + stored <= device.shared_bytes
-        if m * n >= LARGE and turned and fits and batch * pieces_of(rows, m) * pieces_of(columns, n) > device.cores:
+        if m * n >= LARGE and turned and fits and batch * -(-rows // m) * -(-columns // n) > device.cores:
             found[replace(tiling, persistent=True)] = None
         found[tiling] = None
     return sorted(found or [Tiling(LEAST, LEAST, LEAST, 2, 1)], key=lambda tiling: estimate(product, tiling, device))
@@ -189,13 +186,13 @@ def estimate(product: Contraction, tiling: Tiling, device: Device) -> float:
 
     A tile of fewer elements multiplies slower, as its operands are used less often.
     """
-    batch, rows, columns, terms = [hint(extent) for extent in extents(product)]
+    batch, rows, columns, terms = extents(product)
     many = len(product.sums)
-    steps = hint(pieces_of(terms, tiling.terms))
-    programs = hint(batch * pieces_of(rows, tiling.rows) * pieces_of(columns, tiling.columns))
+    steps = -(-terms // tiling.terms)
+    programs = batch * -(-rows // tiling.rows) * -(-columns // tiling.columns)
     registers = tiling.rows * tiling.columns * many + OTHERS * tiling.warps * device.warp
     fit = max(1, min(device.shared_bytes // shared_bytes(product, tiling), device.core_registers // registers))
-    waves = hint(pieces_of(programs, device.cores * fit))
+    waves = -(-programs // (device.cores * fit))
     reused = min(1.0, tiling.rows * tiling.columns / (tiling.rows + tiling.columns) / REUSED)
     rate = device.product_rate / device.cores * REACHED * reused**0.5
     work = 2.0 * tiling.rows * tiling.columns * tiling.terms * many

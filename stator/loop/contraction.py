@@ -39,12 +39,14 @@ class Contraction:
 
 
 def contraction(values: Iterable[Expr], axes: Sequence[Axis], reduce_axes: Sequence[Axis]) -> Contraction | None:
-    """What expressions over these axes are as one product, or several that share rows, columns and terms."""
+    """What expressions over these axes, of known sizes, are as one product, or several that share rows and columns."""
     nodes = postorder(list(values))
     sums = [node for node in nodes if node.op == "reduce"]
     outer = [axis for axis in axes if loops(axis)]
     terms = tuple([axis for axis in reduce_axes if loops(axis)])
     if not sums or not terms or any(node.op == "scan" for node in nodes):
+        return None
+    if any(type(axis.size) is not int for axis in (*outer, *terms)):
         return None
     found = [factors(node) for node in sums]
     if any(pair is None for pair in found):

@@ -9,13 +9,13 @@ Neighbours: `printer.py` writes statements, `kernel/matmul.py` decides, `kernel/
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from stator.codegen.triton.operators import TYPES
 from stator.codegen.triton.printer import NO_LANES, Lanes, Printer, launch_text
 from stator.kernel import ir
 from stator.kernel.matmul import Matmul
 from stator.loop.index import Axis, Index
-from stator.sizes import Extent
 
 #: For files with products.
 HELPERS = """\
@@ -77,30 +77,19 @@ class _Printer(Printer):
 
     def ends(self, letter: str) -> bool:
         """Whether lanes may lie past the end of an axis."""
-        size, tiling = self.loops[letter].size, self.plan.tiling
+        tiling = self.plan.tiling
         step = {"m": tiling.rows, "n": tiling.columns, "k": tiling.terms}[letter]
-        return not (type(size) is int and size % step == 0)
+        return self.loops[letter].size % step != 0
 
     # ---- the program
 
     def head(self) -> None:
-        symbols = [symbol.name for symbol in self.function.symbols]
-        if symbols:
-            self.add("if WIDE:")
-            for name in symbols:
-                self.add(f"    {name} = {name}.to(tl.int64)")
         if self.plan.tiling.persistent:
-            batch, rows, columns = self.plan.tiles()
-            tiles, cores = _text(batch * rows * columns), self.plan.cores
-            self.add(f"for program in tl.range(tl.program_id(0), {tiles}, {cores}, flatten=True):")
+            tiles = prod(self.plan.tiles())
+            self.add(f"for turn in tl.range(tl.program_id(0), {tiles}, {self.plan.cores}, flatten=True):")
             self.indent += "    "
-        else:
-            self.add("program = tl.program_id(0)")
-        if self.wide:
-            self.add("program = program.to(tl.int64)")
-        if symbols:
-            self.add("if WIDE:")
-            self.add("    program = program.to(tl.int64)")
+        first = "turn" if self.plan.tiling.persistent else "tl.program_id(0)"
+        self.add(f"program = {first}{'.to(tl.int64)' if self.wide else ''}")
         self.order()
         for letter, shape in (("m", "[:, None]"), ("n", "[None, :]")):
             self.add(f"{letter} = ({letter}_tile * {self.step[letter]} + tl.arange(0, {self.step[letter]})){shape}")
@@ -111,20 +100,20 @@ class _Printer(Printer):
         """Which batch and tile a program computes: those of some rows of tiles, column by column."""
         batch, rows, columns = self.plan.tiles()
         if batch != 1:
-            self.add(f"b = program // ({_text(rows * columns)})")
-            self.add(f"program = program % ({_text(rows * columns)})")
+            self.add(f"b = program // {rows * columns}")
+            self.add(f"program = program % {rows * columns}")
         group = self.plan.tiling.group
-        if type(rows) is int and rows <= group:
+        if rows <= group:
             self.add(f"m_tile = program % {rows}")
             self.add(f"n_tile = program // {rows}")
             return
-        self.add(f"band = program // ({_text(columns * group)})")
+        self.add(f"band = program // {columns * group}")
         height = str(group)
-        if not (type(rows) is int and rows % group == 0):
+        if rows % group:
             height = "height"
-            self.add(f"height = tl.minimum({_text(rows)} - band * {group}, {group})")
-        self.add(f"m_tile = band * {group} + (program % ({_text(columns * group)})) % {height}")
-        self.add(f"n_tile = (program % ({_text(columns * group)})) // {height}")
+            self.add(f"height = tl.minimum({rows} - band * {group}, {group})")
+        self.add(f"m_tile = band * {group} + (program % {columns * group}) % {height}")
+        self.add(f"n_tile = (program % {columns * group}) // {height}")
 
     # ---- statements
 
@@ -180,7 +169,7 @@ class _Printer(Printer):
             return
         step, indent = self.step["k"], self.indent
         sums = [s for s in loop.body if isinstance(s, ir.Assign)]
-        self.add(f"for start in tl.range(0, {_text(loop.axis.size)}, {step}):")
+        self.add(f"for start in tl.range(0, {loop.axis.size}, {step}):")
         self.indent += "    "
         body = [s for s in loop.body if not isinstance(s, ir.Assign)]
         made = {target: s for s in body for target in ir.targets(s)}
@@ -286,7 +275,3 @@ def _narrow(value: ir.Value, made: Mapping[ir.Value, ir.Statement]) -> ir.Value:
         case ir.Let(op="cast", args=(ir.Value() as source,)) if source.dtype in ("bf16", "f16"):
             return source
     return value
-
-
-def _text(extent: Extent) -> str:
-    return str(extent)
