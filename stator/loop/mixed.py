@@ -71,7 +71,7 @@ def pieces_by_rows(nest: Nest, names: Sequence[str], rows: Rows, device: Device)
         return 0
     most = device.row_parts // 2 if columns > _WIDE else device.row_parts  # programs with longer rows have more threads
     found = next((n for n in range(min(most, length // _ROWS), 0, -1) if length % n == 0), 0)
-    return found if found * 2 >= device.cores else 0
+    return found if found > 1 and found * 2 >= device.cores else 0
 
 
 def by_rows(nest: Nest) -> Nest | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from stator.plan.build import make
 from stator.prims import DECOMPOSITIONS
 from stator.targets import typical
 from tests.cases.graphs import trace
+from tests.codegen import tiled
 
 GPU = typical("cuda")
 #: As if the device were tiny, in one way each.
@@ -88,6 +90,7 @@ def flat(results: object) -> list[Tensor]:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:var:UserWarning")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -107,6 +110,27 @@ def test_agrees_with_float64(name: str, device: str, dtype: torch.dtype) -> None
             scale = (right.abs() + term.abs() / 16).nan_to_num().max().item() + 1e-3
             wrong, allowed = ((x.double() - right).nan_to_num().abs().max().item() for x in (ours, theirs))
             assert wrong <= 2 * allowed + 8 * torch.finfo(dtype).eps * scale, (rows, columns, wrong, allowed, scale)
+
+
+@pytest.mark.filterwarnings("ignore:var:UserWarning")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_agrees_with_float64_on_the_cpu(name: str, device: str, tmp_path: Path) -> None:
+    """Without a GPU: the text is run as the tile language has it."""
+    program, shapes = PROGRAMS[name]
+    source = random.Random(f"{name} {device}")
+    for rows, columns in ((7, 300), (source.randint(2, 60), source.randint(2, 60))):
+        torch.manual_seed(rows)
+        inputs = tuple([torch.randn(shape) for shape in shapes(rows, columns)])
+        made, given = tiled.scheduled(program, *inputs, device=DEVICES[device])
+        found = tiled.run(made, given, tmp_path, record=DEVICES[device])
+        exact = flat(program(*[x.double() for x in inputs]))
+        for ours, right in zip(found, exact, strict=True):
+            assert torch.equal(ours.isnan(), right.isnan()), (rows, columns)
+            scale = right.abs().nan_to_num().max().item() + max(rows, columns) ** 0.5
+            assert (ours.double() - right).nan_to_num().abs().max().item() <= 16 * torch.finfo(
+                torch.float32
+            ).eps * scale
 
 
 @pytest.mark.parametrize(("name", "device", "wanted"), [

@@ -52,11 +52,15 @@ def scheduled(fn: Callable[..., Any], *inputs: Tensor, device: Device | None = N
 
 
 def run(
-    made: Schedule, inputs: Sequence[Tensor], folder: Path, shapes: Mapping[Kernel, triton.Shape] = MappingProxyType({})
+    made: Schedule,
+    inputs: Sequence[Tensor],
+    folder: Path,
+    shapes: Mapping[Kernel, triton.Shape] = MappingProxyType({}),
+    record: Device | None = None,
 ) -> list[Tensor]:
     """The results of a schedule of launches: on the CPU, or on the GPU where the inputs lie there."""
     device = inputs[0].device
-    record = typical("cuda", 0 if device.type == "cuda" else 2)  # few, so that a program has several tiles
+    record = record or typical("cuda", 0 if device.type == "cuda" else 2)  # few, so that a program has several tiles
     source = triton.emit(made.kernels, record, made.names, True, shapes)
     memory = _memory(made, inputs, device)
     names = dict(zip(made.kernels, made.names, strict=True))
