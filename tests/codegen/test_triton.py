@@ -1,12 +1,13 @@
 """Triton text of the shared cases: it compiles for Hopper without a GPU, and on a GPU it agrees with eager.
 
-The compile check takes every fifth case, which covers each operator family within the time of a test run; the GPU test
-takes all of them.
+Without a GPU every fifth case is compiled, and every fifth run by `stator.tile`, which covers each operator family
+within the time of a test run; the GPU test takes all of them.
 """
 
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import torch
 
 from stator import runtime
 from stator.codegen import triton
-from stator.loop.kernel import Kernel
+from stator.loop.kernel import Kernel, Launch
 from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.plan.build import make
@@ -23,7 +24,7 @@ from stator.targets.cuda.platform import AMD, NVIDIA, Platform
 from stator.targets.cuda.record import typical
 from tests.cases import CASES, Case, assert_close
 from tests.cases.graphs import trace
-from tests.codegen import hopper
+from tests.codegen import hopper, tiled
 
 RUNS = [pytest.param(case, dtype, id=f"{case.name}-{str(dtype)[6:]}") for case in CASES for dtype in case.dtypes]
 
@@ -44,6 +45,24 @@ def test_compiles_for_hopper(case: Case, dtype: torch.dtype) -> None:
 def test_compiles_for_a_gpu_of_amd(case: Case, dtype: torch.dtype) -> None:
     pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
     assert all(stages[AMD.binary] for stages in hopper.built(kernels_of(case, dtype, AMD), AMD))
+
+
+@pytest.mark.filterwarnings("ignore:.*is interpreted, slowly:stator.tile.errors.CodeWarning")
+@pytest.mark.parametrize(("case", "dtype"), RUNS[1::5])
+def test_agrees_with_eager_on_the_cpu(case: Case, dtype: torch.dtype, tmp_path: Path) -> None:
+    """Run as the tile language has it. The text is that for AMD, which has no instructions of a maker's in it.
+
+    Of a program that a library computes in part there are no kernels alone.
+    """
+    given = case.make_inputs(dtype)
+    eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
+    device = typical(platform=AMD)
+    gm, inputs = trace(case.fn, given, DECOMPOSITIONS)
+    made = schedule(lower(tiled.on_a_device(gm), "case", device), device)
+    if not all(isinstance(step, Launch) for step in made.steps):
+        pytest.skip("a library computes a part of it")
+    found = tiled.run(made, [v.clone() if made.mutated else v for v in inputs], tmp_path, record=device)
+    assert_close(tuple(found) if isinstance(eager, tuple | list) else found[0], eager, case, dtype)
 
 
 #: Cases that eager itself does not run on CUDA, or where its CUDA kernels are less exact than its CPU ones.

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 
 from stator import passes
 from stator.base.device import Device
@@ -42,13 +43,19 @@ def scheduled(fn: Callable[..., Any], *inputs: Tensor, device: Device | None = N
     device = device or typical("cuda")
     gm, lifted = trace(fn, inputs, DECOMPOSITIONS)
     passes.run(gm, passes.PIPELINE)
+    for node in on_a_device(gm).graph.nodes:
+        if node.target in PRODUCTS:
+            node.meta[TAKES_LOOP] = True
+    return schedule(lower(gm, "test", device), device), lifted
+
+
+def on_a_device(gm: GraphModule) -> GraphModule:
+    """The graph of tensors of the host as one of a GPU's."""
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, Tensor):
             node.meta["val"] = make(tuple(value.shape), value.dtype, torch.device("cuda"), tuple(value.stride()))
-        if node.target in PRODUCTS:
-            node.meta[TAKES_LOOP] = True
-    return schedule(lower(gm, "test", device), device), lifted
+    return gm
 
 
 def run(
@@ -97,7 +104,13 @@ def _launcher(
         kernels = toolchain.load([Unit(source, tuple(names), (), "triton")], "cuda", Options(cache_dir=str(folder)))
         return lambda name, given: kernels[name](*given)
     module = imported(source, folder)
-    return lambda name, given: getattr(module, name)[(module.LAUNCHES[name]["grid"],)](*given)
+
+    def launch(name: str, given: Sequence[Tensor]) -> object:
+        known = module.LAUNCHES[name]
+        options = {option: known["options"][option] for option in ("num_warps", "enable_fp_fusion")}
+        return getattr(module, name)[(known["grid"],)](*given, **options)
+
+    return launch
 
 
 def imported(source: str, folder: Path) -> Any:

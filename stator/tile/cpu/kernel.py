@@ -9,6 +9,7 @@ program. Neighbours: `schedule` has decided; `nests` writes loops; `build` makes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -192,6 +193,8 @@ declare noalias ptr @aligned_alloc(i64, i64)
 declare void @free(ptr)
 """
 
+_ROUNDS_TO_HALF = re.compile(r"fptrunc .* to (half|<\d+ x half>)$", re.MULTILINE)
+
 
 def write(plan: Plan, axes: Mapping[Value, Axes], lanes: int) -> Text:
     """The text of a kernel for vectors of so many lanes of 32 bits."""
@@ -209,6 +212,7 @@ def write(plan: Plan, axes: Mapping[Value, Axes], lanes: int) -> Text:
     tail = ["  ret void", "}", run, *declared.values(), f"attributes #0 = {{ nounwind {vectors} }}"]
     prints = any(operation.op == "print" for operation in plan.function.body.walk())
     text = "\n".join([*lines, *tail]) + "\n"
-    if not plan.function.attrs.get("enable_fp_fusion", True):
+    # Where a processor computes in float16, LLVM drops conversions between operations, and would contract what is left.
+    if not plan.function.attrs.get("enable_fp_fusion", True) or _ROUNDS_TO_HALF.search(text):
         text = text.replace(" contract ", " ")
     return Text(text, tuple(writer.sites), prints)

@@ -205,6 +205,22 @@ def test_launches_like_one_before_go_the_short_way(monkeypatch: pytest.MonkeyPat
     assert len(specialised_kernel.launches.known) == kinds
 
 
+@triton.jit
+def halves_kernel(x, y, out, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    offsets = tl.arange(0, BLOCK)
+    given, other = tl.load(x + offsets).to(tl.float32), tl.load(y + offsets).to(tl.float32)
+    product = (given * other).to(tl.float16)
+    tl.store(out + offsets, (product.to(tl.float32) - given).to(tl.float16))
+
+
+def test_float16_is_rounded_to_where_a_kernel_says_so() -> None:
+    """Though processors that compute in float16 have an instruction for both operations, which rounds once."""
+    x, y = torch.randn(1024).half(), torch.randn(1024).half()
+    out = torch.empty(1024, dtype=torch.float16)
+    halves_kernel[(1,)](x, y, out, BLOCK=1024)
+    assert torch.equal(out, x * y - x)
+
+
 def test_the_short_way_is_left_where_switches_change(monkeypatch: pytest.MonkeyPatch) -> None:
     out, counter = torch.zeros(4, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
     assert count_kernel[(1,)](out, counter, BLOCK=4) is not None
