@@ -107,7 +107,7 @@ def _launcher(
 
     def launch(name: str, given: Sequence[Tensor]) -> object:
         known = module.LAUNCHES[name]
-        options = {option: known["options"][option] for option in ("num_warps", "enable_fp_fusion")}
+        options = {name: value for name, value in known["options"].items() if name in ("num_warps", "enable_fp_fusion")}
         return getattr(module, name)[(known["grid"],)](*given, **options)
 
     return launch
