@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stator.prims import DECOMPOSITIONS, PRIMITIVES
+from stator.prims.decompositions import normalization
 from stator.prims.set import TABLE
 from tests.cases import CASES, Case, assert_close
 from tests.cases.graphs import trace
@@ -127,3 +128,23 @@ def test_gradients_of_large_groups_are_made_of_sums_of_channels(affine: bool, dt
         found = DECOMPOSITIONS[torch.ops.aten.native_group_norm_backward.default](*given)
     for ours, theirs in zip([t for t in found if t is not None], wanted, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-3 if dtype is torch.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("mask", [(True, True, True), (True, False, False), (False, True, True)])
+def test_gradients_of_group_norms_by_channels(
+    affine: bool, mask: tuple[bool, bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What large groups are computed by on a GPU."""
+    monkeypatch.setattr(normalization, "HOST", "another device")
+    monkeypatch.setattr(normalization, "_BY_CHANNELS", 1)
+    torch.manual_seed(0)
+    grad, x = torch.randn(2, 6, 4, 5).double(), torch.randn(2, 6, 4, 5).double()
+    weight = torch.randn(6).double() if affine else None
+    _, mean, rstd = torch.ops.aten.native_group_norm(x, weight, None, 2, 6, 20, 3, 1e-5)
+    given = grad, x, mean, rstd, weight, 2, 6, 20, 3, list(mask if affine else (mask[0], False, False))
+    wanted = torch.ops.aten.native_group_norm_backward(*given)
+    for ours, theirs in zip(normalization.group_norm_backward(*given), wanted, strict=True):
+        assert (ours is None) == (theirs is None)
+        if theirs is not None:
+            torch.testing.assert_close(ours, theirs)
