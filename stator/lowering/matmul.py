@@ -27,6 +27,7 @@ from stator.graphs.calls import is_view
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Axis, Index
+from stator.loop.scalar import COSTLY
 from stator.lowering.context import Context
 from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, placed
 from stator.prims.set import PRIMITIVES
@@ -45,6 +46,8 @@ MANY = 64
 REACHED, BEHIND, SURE = 0.8, 0.12, 1.5
 #: Sides of tiles, and how much slower they are than the largest ones.
 SIDES = ((128, 256, 1.0), (128, 128, 1.1), (64, 128, 1.3), (64, 64, 1.6))
+#: What is costly beside the operators of `scalar.COSTLY`.
+QUOTIENTS = frozenset(("div", "reciprocal", "sqrt", "rsqrt"))
 #: How many readers of a product are looked at.
 READERS = 16
 #: The dtypes of products that are nests.
@@ -80,7 +83,10 @@ def _waste(size: Sequence[int], device: Device) -> float:
 
 
 def _saves_a_pass(context: Context) -> bool:
-    """Whether all that reads a product is computed of each result alone, and some of it is stored for an operator."""
+    """Whether all that reads a product is cheap, computed of each result alone, and some of it stored for an operator.
+
+    What is costly runs beside loads in a kernel of its own, and after all products of a tile in theirs.
+    """
     assert context.node is not None
     stored, rest = False, list(context.node.users)
     for _ in range(READERS + 1):
@@ -91,6 +97,8 @@ def _saves_a_pass(context: Context) -> bool:
         if user.op == "output" or (user.op == "call_function" and (line is None or line.kind == "extern")):
             stored = stored or not _is_plain(user, context.node)
         elif line is None or line.kind not in ("pointwise", "view") or not _is_as_large(user, context.node):
+            return False
+        elif line.scalar in COSTLY or line.scalar in QUOTIENTS:
             return False
         else:
             rest.extend(user.users)
