@@ -30,7 +30,7 @@ from stator.loop.index import ZERO, Axis, Index
 from stator.loop.scalar import COSTLY
 from stator.lowering.context import Context
 from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, placed
-from stator.prims.set import PRIMITIVES
+from stator.prims.set import PRIMITIVES, Primitive
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
@@ -96,13 +96,16 @@ def _saves_a_pass(context: Context) -> bool:
         line = PRIMITIVES.get(user.target) if user.op == "call_function" else None  # type: ignore[call-overload]
         if user.op == "output" or (user.op == "call_function" and (line is None or line.kind == "extern")):
             stored = stored or not _is_plain(user, context.node)
-        elif line is None or line.kind not in ("pointwise", "view") or not _is_as_large(user, context.node):
-            return False
-        elif line.scalar in COSTLY or line.scalar in QUOTIENTS:
-            return False
-        else:
+        elif line is not None and _is_cheap(line) and _is_as_large(user, context.node):
             rest.extend(user.users)
+        else:
+            return False
     return False
+
+
+def _is_cheap(line: Primitive) -> bool:
+    """Whether an operator computes each element alone, in few operations."""
+    return line.kind in ("pointwise", "view") and line.scalar not in COSTLY and line.scalar not in QUOTIENTS
 
 
 def _is_plain(user: Node, product: Node) -> bool:
