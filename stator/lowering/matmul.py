@@ -27,9 +27,10 @@ from stator.graphs.calls import is_view
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Axis, Index
+from stator.loop.scalar import COSTLY
 from stator.lowering.context import Context
 from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, placed
-from stator.prims.set import PRIMITIVES
+from stator.prims.set import PRIMITIVES, Primitive
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
@@ -45,6 +46,8 @@ MANY = 64
 REACHED, BEHIND, SURE = 0.8, 0.12, 1.5
 #: Sides of tiles, and how much slower they are than the largest ones.
 SIDES = ((128, 256, 1.0), (128, 128, 1.1), (64, 128, 1.3), (64, 64, 1.6))
+#: What is costly beside the operators of `scalar.COSTLY`.
+QUOTIENTS = frozenset(("div", "reciprocal", "sqrt", "rsqrt"))
 #: How many readers of a product are looked at.
 READERS = 16
 #: The dtypes of products that are nests.
@@ -80,7 +83,10 @@ def _waste(size: Sequence[int], device: Device) -> float:
 
 
 def _saves_a_pass(context: Context) -> bool:
-    """Whether all that reads a product is computed of each result alone, and some of it is stored for an operator."""
+    """Whether all that reads a product is cheap, computed of each result alone, and some of it stored for an operator.
+
+    What is costly runs beside loads in a kernel of its own, and after all products of a tile in theirs.
+    """
     assert context.node is not None
     stored, rest = False, list(context.node.users)
     for _ in range(READERS + 1):
@@ -90,11 +96,16 @@ def _saves_a_pass(context: Context) -> bool:
         line = PRIMITIVES.get(user.target) if user.op == "call_function" else None  # type: ignore[call-overload]
         if user.op == "output" or (user.op == "call_function" and (line is None or line.kind == "extern")):
             stored = stored or not _is_plain(user, context.node)
-        elif line is None or line.kind not in ("pointwise", "view") or not _is_as_large(user, context.node):
-            return False
-        else:
+        elif line is not None and _is_cheap(line) and _is_as_large(user, context.node):
             rest.extend(user.users)
+        else:
+            return False
     return False
+
+
+def _is_cheap(line: Primitive) -> bool:
+    """Whether an operator computes each element alone, in few operations."""
+    return line.kind in ("pointwise", "view") and line.scalar not in COSTLY and line.scalar not in QUOTIENTS
 
 
 def _is_plain(user: Node, product: Node) -> bool:
