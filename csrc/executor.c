@@ -69,19 +69,10 @@ static void clear_register(Run *run, Py_ssize_t index) {
         run->shim->release(found->handle);
         found->handle = NULL;
     }
-    if (found->object == NULL) return;
-    if (run->thread != NULL && found->kept == NULL && Py_REFCNT(found->object) > 1) { /* it has another owner */
-        found->kept = found->object;
-        found->object = NULL;
-        return;
+    if (found->object != NULL) {
+        hold_gil(run);
+        Py_CLEAR(found->object);
     }
-    hold_gil(run);
-    Py_CLEAR(found->object);
-}
-
-/* Lets go of what was not worth taking the GIL for; with the GIL. */
-static void clear_kept(Run *run) {
-    for (Py_ssize_t i = 0; i < run->self->register_count; i++) Py_CLEAR(run->registers[i].kept);
 }
 
 void register_set_object(Run *run, Py_ssize_t index, PyObject *stolen) {
@@ -341,7 +332,6 @@ static PyObject *run_all(Run *run, PyObject *inputs) {
     for (Py_ssize_t i = 0; i < self->unused_count; i++) clear_register(run, self->unused[i]);
     PyObject *results = run_steps(run);
     if (self->layouts.place != NULL) scratch_give(&run->taken);
-    clear_kept(run);
     results_tidy();
     return results;
 }

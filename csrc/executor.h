@@ -125,7 +125,6 @@ typedef struct {
 typedef struct {
     PyObject *object;
     TensorHandle handle;
-    PyObject *kept; /* an object that was in it, until the call ends */
 } Register;
 
 /* One call that is under way. */
