@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,6 +38,9 @@ from stator.base.options import MODES, OPTIONS, VARIABLES, Options
 from stator.capture import entry
 from stator.loop import verify
 from stator.runtime import arena, toolchain
+from stator.targets import typical
+from stator.targets.cuda import autotune
+from tests.codegen import tiled
 from tests.recording.fake import Recorder
 
 
@@ -379,7 +383,7 @@ def cudagraph_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (fake.launches >= launches) and (launches > 0 or fake.launches <= 2)
 
 
-for _kind in set(log.LOG_KINDS) - {"graphs", "faults", "patterns", "products", "recordings"}:
+for _kind in set(log.LOG_KINDS) - {"graphs", "faults", "patterns", "products", "recordings", "tilings"}:
 
     @effect("log", _kind)
     def log_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str = _kind) -> None:
@@ -402,6 +406,24 @@ def products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = stator.compile(linear, mode="max-autotune-no-cudagraphs", options=options)
     torch.testing.assert_close(compiled(*given), linear(*given), rtol=1e-4, atol=1e-4)
     assert lines == ["product mm 96×40 @ 40×72 float32 clamp"]
+
+
+@effect("log", "tilings")
+def tilings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shapes that a product was tried in on a GPU, with its clock and compiler replaced."""
+    lines: list[str] = []
+    monkeypatch.setattr(log, "_printed", set())
+    monkeypatch.setattr(log, "_print", lambda head, facts: lines.append(f"{head} {facts['told']}"))
+    monkeypatch.setattr(autotune, "_timed", lambda *_: 2e-6)
+    monkeypatch.setattr(autotune, "_arguments", lambda *_: [])
+    monkeypatch.setattr(
+        autotune.toolchain, "building", lambda _: SimpleNamespace(begin=lambda u, *_: u, finish=lambda: None)
+    )
+    x = torch.empty(512, 512, dtype=torch.bfloat16)
+    kernels = tiled.scheduled(lambda a, b: torch.relu(a @ b), x, x)[0].kernels
+    log.enable("tilings")
+    autotune.shapes(kernels, typical("cuda"), Options(cache_dir=str(tmp_path), autotune=True))
+    assert len(lines) == 1 and "the fastest of 16" in lines[0]
 
 
 # -- arguments -------------------------------------------------------------------------------------------------

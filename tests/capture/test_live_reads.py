@@ -82,7 +82,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/python/containers/mapping.py:returned_dict",
         "values/python/containers/dict_views.py:returned_view.make",
         "values/base.py:returned_method",
-        "values/torch/indexing.py:dims_of",
+        "values/torch/indexing.py:dims_of", "values/torch/indexing.py:looked_up",
     ),
     "fixed when a class or function written in C is made": (
         "values/python/library/builtin.py:is_pure", "values/python/library/builtin_types.py:call_chain_from",

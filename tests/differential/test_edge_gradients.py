@@ -20,6 +20,8 @@ import stator
 from tests.differential.edge_functions import BINARY, UNARY, WIDE_ONLY
 
 PAGE = Path(__file__).parents[2] / "docs" / "numerics.md"
+#: Times the input they have one plus a value near minus one, which is known to a rounding error of one.
+FROM_ONE = {"gelu of tanh"}
 #: Operator → what of it differs by decision.
 DECIDED = {
     name: set(re.findall("value|gradient", differs))
@@ -93,9 +95,11 @@ def wrong(functions: Functions, inputs: Sequence[Tensor]) -> Iterator[tuple[str,
     mine = observed(compiled, len(functions), inputs, cotangent)
     answers = eager_answers(run, len(functions), inputs, cotangent)
     terms = cotangent.double().abs().nan_to_num(1.0, 1.0)
+    sizes = inputs[0].double().abs().nan_to_num(1.0, 1.0)
     for name, parts, *theirs in zip(functions, mine, *answers, strict=True):
         for number, part in enumerate(parts):
-            bad = ~torch.stack([agrees(part, answer[number], terms * (number > 0)) for answer in theirs]).any(0)
+            near = terms if number else sizes * (name in FROM_ONE)
+            bad = ~torch.stack([agrees(part, answer[number], near) for answer in theirs]).any(0)
             for at in bad.nonzero().flatten().tolist()[:3]:
                 at_point = ", ".join(str(x[at].item()) for x in (*inputs, cotangent))
                 told = f"at {at_point}: {part[at].item()}, eager {theirs[0][number][at].item()}"
