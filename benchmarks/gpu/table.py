@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.gpu.models import INFERENCE, MODELS, TASKS
 from benchmarks.gpu.step import COMPILERS, EAGER, PEER, STATOR, Row
+from benchmarks.markdown import figure, head, line, power
 from benchmarks.models.table import mean
 
 Record = dict[str, Any]
@@ -55,28 +56,28 @@ def page(rows: dict[Row, dict[str, Figures]]) -> str:
 def speed(rows: dict[Row, dict[str, Figures]]) -> str:
     """Milliseconds a step, of the device and of the host alone, and how many times as fast as the others stator is."""
     compilers = [name for name in COMPILERS if any("ms" in by.get(name, {}) for by in rows.values())]
-    lines = _head(["model", *[f"{name} ms" for name in compilers], "times eager's speed", "times torch.compile's",
+    lines = head(["model", *[f"{name} ms" for name in compilers], "times eager's speed", "times torch.compile's",
                    *[f"{name} host ms" for name in compilers]])  # fmt: skip
     for row, by in rows.items():
-        cells = [_figure(_ms(by, name), 2) for name in compilers]
-        cells += [_figure(times(by, name), 2) for name in (EAGER, PEER)]
-        cells += [_figure(_median(by.get(name, {}).get("host")), 2) for name in compilers]
-        lines.append(_line([row.model, *cells]))
+        cells = [figure(_ms(by, name), 2) for name in compilers]
+        cells += [figure(times(by, name), 2) for name in (EAGER, PEER)]
+        cells += [figure(_median(by.get(name, {}).get("host")), 2) for name in compilers]
+        lines.append(line([row.model, *cells]))
     columns = [[times(by, name) for by in rows.values()] for name in (EAGER, PEER)]
     for name, of in (("geometric mean", mean), ("least", _least)):
         empty = [""] * len(compilers)
-        lines.append(_line([name, *empty, *[_figure(of(column), 2) for column in columns], *empty]))
+        lines.append(line([name, *empty, *[figure(of(column), 2) for column in columns], *empty]))
     return "\n".join(lines)
 
 
 def first(rows: dict[Row, dict[str, Figures]]) -> str:
     """First calls in seconds, errors against float64, and memory: stator's, torch.compile's, and the ratio."""
     kinds: list[tuple[str, str, Callable[[float], str], bool]] = [
-        ("cold s", "cold", lambda x: _figure(x, 1), True), ("warm s", "warm", lambda x: _figure(x, 2), True),
-        ("error", "error", _power, False), ("mean error", "rms", _power, False),
-        ("peak MiB", "peak_mib", lambda x: _figure(x, 0), False),
+        ("cold s", "cold", lambda x: figure(x, 1), True), ("warm s", "warm", lambda x: figure(x, 2), True),
+        ("error", "error", power, False), ("mean error", "rms", power, False),
+        ("peak MiB", "peak_mib", lambda x: figure(x, 0), False),
     ]  # fmt: skip
-    lines = _head(["model", *[cell for name, *_ in kinds for cell in (name, f"{PEER}'s", "ratio")]])
+    lines = head(["model", *[cell for name, *_ in kinds for cell in (name, f"{PEER}'s", "ratio")]])
     ratios: dict[str, list[float]] = {}
     for row, by in rows.items():
         cells = [row.model]
@@ -84,10 +85,10 @@ def first(rows: dict[Row, dict[str, Figures]]) -> str:
             ours, theirs = [float(by.get(name, {}).get(field, math.nan)) for name in (STATOR, PEER)]
             ratio = (theirs / ours if inverse else ours / theirs) if ours and theirs else math.nan
             ratios.setdefault(field, []).append(ratio)
-            cells += [shown(ours), shown(theirs), _figure(ratio, 2)]
-        lines.append(_line(cells))
-    means = [cell for values in ratios.values() for cell in ("", "", _figure(mean(values), 2))]
-    lines.append(_line(["geometric mean", *means]))
+            cells += [shown(ours), shown(theirs), figure(ratio, 2)]
+        lines.append(line(cells))
+    means = [cell for values in ratios.values() for cell in ("", "", figure(mean(values), 2))]
+    lines.append(line(["geometric mean", *means]))
     return "\n".join(lines)
 
 
@@ -120,19 +121,3 @@ def _median(values: Sequence[float] | None) -> float:
 def _least(values: Iterable[float]) -> float:
     known = [value for value in values if not math.isnan(value)]
     return min(known) if known else math.nan
-
-
-def _head(names: list[str]) -> list[str]:
-    return [_line(names), "|---|" + "---:|" * (len(names) - 1)]
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _figure(value: float, digits: int) -> str:
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
-
-
-def _power(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.1e}"

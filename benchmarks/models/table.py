@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from benchmarks.markdown import figure, head, line, power
 from benchmarks.models.peers import FROZEN, MODES
 
 OURS, PEER, EAGER, OPENVINO = "stator", "torch.compile", "eager", "openvino"
@@ -87,14 +88,14 @@ def speed_table(rows: list[Row]) -> str:
     ratios = [(OURS, other) for other in (EAGER, PEER) if other in compilers]
     ratios += [(FROZEN, other) for other in (PEER, OPENVINO) if {FROZEN, other} <= set(compilers)]
     names = [f"{'freezing: ' * (ours == FROZEN)}times {other}'s speed" for ours, other in ratios]
-    lines = _head(["model", *[f"{name} ms" for name in compilers], *names])
+    lines = head(["model", *[f"{name} ms" for name in compilers], *names])
     for row in rows:
-        times = [_figure(row.ms(name), 1) for name in compilers]
-        lines.append(_line([row.model, *times, *[_figure(row.speed(other, ours), 2) for ours, other in ratios]]))
-    means = [_figure(mean(row.speed(other, ours) for row in rows), 2) for ours, other in ratios]
-    worst = [_figure(min((row.speed(other, ours) for row in rows), key=_last), 2) for ours, other in ratios]
-    lines.append(_line(["geometric mean", *[""] * len(compilers), *means]))
-    lines.append(_line(["least", *[""] * len(compilers), *worst]))
+        times = [figure(row.ms(name), 1) for name in compilers]
+        lines.append(line([row.model, *times, *[figure(row.speed(other, ours), 2) for ours, other in ratios]]))
+    means = [figure(mean(row.speed(other, ours) for row in rows), 2) for ours, other in ratios]
+    worst = [figure(min((row.speed(other, ours) for row in rows), key=_last), 2) for ours, other in ratios]
+    lines.append(line(["geometric mean", *[""] * len(compilers), *means]))
+    lines.append(line(["least", *[""] * len(compilers), *worst]))
     return "\n".join(lines)
 
 
@@ -102,18 +103,18 @@ def first_table(rows: list[Row]) -> str:
     """Seconds and memory of the first call, and errors; how many times as much torch.compile takes, and has."""
     kinds = [("cold s", "cold", 2), ("warm s", "warm", 2), ("MiB", "memory", 0)]
     names = [name for kind, _, _ in kinds for name in (kind, f"{PEER}: {kind}", "times")]
-    lines = _head(["model", *names, "error", f"{PEER}: error", "stator's / its"])
+    lines = head(["model", *names, "error", f"{PEER}: error", "stator's / its"])
     for row in rows:
         cells = [row.model]
         for _, field, digits in kinds:
             figures: Figures = getattr(row, field)
-            cells += [_figure(figures.get(name, math.nan), digits) for name in (OURS, PEER)]
-            cells.append(_figure(ratio(figures), 1))
-        cells += [_power(row.error.get(name, math.nan)) for name in (OURS, PEER)]
-        lines.append(_line([*cells, _figure(1 / ratio(row.error), 2)]))
-    means = [["", "", _figure(mean(ratio(getattr(row, field)) for row in rows), 1)] for _, field, _ in kinds]
-    errors = _figure(mean(1 / ratio(row.error) for row in rows), 2)
-    lines.append(_line(["geometric mean", *[cell for three in means for cell in three], "", "", errors]))
+            cells += [figure(figures.get(name, math.nan), digits) for name in (OURS, PEER)]
+            cells.append(figure(ratio(figures), 1))
+        cells += [power(row.error.get(name, math.nan)) for name in (OURS, PEER)]
+        lines.append(line([*cells, figure(1 / ratio(row.error), 2)]))
+    means = [["", "", figure(mean(ratio(getattr(row, field)) for row in rows), 1)] for _, field, _ in kinds]
+    errors = figure(mean(1 / ratio(row.error) for row in rows), 2)
+    lines.append(line(["geometric mean", *[cell for three in means for cell in three], "", "", errors]))
     return "\n".join(lines)
 
 
@@ -124,14 +125,14 @@ def layers_table(rows: list[LayersRow]) -> str:
     columns = [(mode, name) for mode in modes for name in compilers]
     seconds = {(row.layers, row.mode, name): value for row in rows for name, value in row.cold.items()}
     counts = sorted({row.layers for row in rows})
-    lines = _head(["layers", *[f"{mode}: {name}" for mode, name in columns]])
+    lines = head(["layers", *[f"{mode}: {name}" for mode, name in columns]])
     for count in counts:
         found = [seconds.get((count, *column), math.nan) for column in columns]
-        lines.append(_line([str(count), *[_figure(value, 2) for value in found]]))
+        lines.append(line([str(count), *[figure(value, 2) for value in found]]))
     slopes = [
         slope({n: seconds[n, mode, name] for n in counts if (n, mode, name) in seconds}) for mode, name in columns
     ]
-    lines.append(_line(["seconds a layer", *[_figure(value, 3) for value in slopes]]))
+    lines.append(line(["seconds a layer", *[figure(value, 3) for value in slopes]]))
     return "\n".join(lines)
 
 
@@ -147,22 +148,6 @@ def _troubles(rows: list[Row]) -> list[str]:
         f"- {row.model}: {name} failed: {text.splitlines()[-1]}" for row in rows for name, text in row.failed.items()
     ]
     return ["\n".join([*told, *failed])] if told or failed else []
-
-
-def _head(names: list[str]) -> list[str]:
-    return [_line(names), "|---|" + "---:|" * (len(names) - 1)]
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _figure(value: float, digits: int) -> str:
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
-
-
-def _power(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.1e}"
 
 
 def _last(value: float) -> float:

@@ -12,11 +12,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def paused() -> Iterator[None]:
-    """No collection in here, nor are the objects made in here walked as new ones afterwards.
-
-    They go on as old ones, unless the user has frozen others.
-    """
+def stopped() -> Iterator[None]:
+    """No collection in here."""
     if not gc.isenabled():
         yield
         return
@@ -24,7 +21,20 @@ def paused() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
         gc.enable()
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """No collection in here, nor are the objects made in here walked as new ones afterwards.
+
+    They go on as old ones, unless the user has frozen others.
+    """
+    was_on = gc.isenabled()
+    with stopped():
+        try:
+            yield
+        finally:
+            if was_on and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()

@@ -277,6 +277,21 @@ class Plan:
         return tuple([step.target for step in self.steps if isinstance(step, Invoke)])
 
     @property
+    def places(self) -> dict[str, str]:
+        """The device of everything that has a name."""
+        found = {given.name: given.device for given in self.inputs}
+        found.update({piece.name: self.device for piece in self.arena.pieces})
+        for step in self.steps:
+            match step:
+                case Allocate(name):
+                    found[name] = step.device
+                case Reuse(name, donor):
+                    found[name] = found[donor]
+                case Invoke():
+                    found.update({result.name: result.device for result in step.results})
+        return found
+
+    @property
     def told(self) -> tuple[str, ...]:
         """The symbols that the arena depends on."""
         found = symbols_in((self.arena.pieces, self.arena.blocks)) if self.arena.blocks else ()

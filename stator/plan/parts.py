@@ -45,18 +45,13 @@ def barriers(plan: ir.Plan, refused: Mapping[str, str], queued: Container[str] =
     """Step → why it cannot be kept for later; `refused` has operators, by name, for which the device has a reason, and
     `queued` those that look at data without making anybody wait.
     """
-    places = {given.name: given.device for given in plan.inputs if given.form is not None}
     found: dict[int, str] = {}
+    places = plan.places
     for number, step in enumerate(plan.steps):
-        match step:
-            case ir.Allocate(name):
-                places[name] = step.device
-            case ir.Reuse(name, donor):
-                places[name] = places[donor]
-            case ir.Invoke():
-                places.update({result.name: result.device for result in step.results})
-                if step.target not in queued and (why := _barrier(step, plan, places, refused)):
-                    found[number] = f"{step.target}: {why}"
+        if not isinstance(step, ir.Invoke) or step.target in queued:
+            continue
+        if why := _barrier(step, plan, places, refused):
+            found[number] = f"{step.target}: {why}"
     return found
 
 

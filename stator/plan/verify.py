@@ -61,24 +61,14 @@ def _verify_symbols(plan: ir.Plan) -> None:
 
 def _verify_devices(plan: ir.Plan) -> None:
     """What a kernel takes lies where it runs."""
-    places = {given.name: given.device for given in plan.inputs}
-    places.update({piece.name: plan.device for piece in plan.arena.pieces})
-    streams = (plan.device, *plan.streams)
+    places, streams = plan.places, (plan.device, *plan.streams)
     for number, step in enumerate(plan.steps):
-        match step:
-            case ir.Allocate(name):
-                places[name] = step.device
-            case ir.Reuse(name, donor):
-                places[name] = places[donor]
-            case ir.Invoke():
-                places.update({result.name: result.device for result in step.results})
-            case ir.Launch():
-                for address in step.addresses:
-                    if places[address.tensor.name] != streams[step.stream]:
-                        name, found = address.tensor.name, places[address.tensor.name]
-                        raise ValueError(
-                            f"{plan.name}: step {number}: {name} is on {found}, the kernel on {streams[step.stream]}"
-                        )
+        if not isinstance(step, ir.Launch):
+            continue
+        for address in step.addresses:
+            name, wanted = address.tensor.name, streams[step.stream]
+            if places[name] != wanted:
+                raise ValueError(f"{plan.name}: step {number}: {name} is on {places[name]}, the kernel on {wanted}")
 
 
 def _lies_in(arena: ir.Arena, piece: ir.Piece) -> bool:

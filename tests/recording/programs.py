@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,3 +78,21 @@ def steps(model: nn.Module, call: Callable[..., Any], batches: Sequence[Tensor],
         optimizer.step()
         losses.append(loss)
     return losses
+
+
+def in_threads(work: Callable[[int], object]) -> None:
+    """Run `work` with the numbers 0 to 3, each in a thread; what any of them raises fails the test."""
+    wrong: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong

@@ -18,7 +18,7 @@ import stator
 from stator.base import announce
 from stator.base.errors import FallbackWarning, RecordingWarning
 from tests.recording.conftest import Machine
-from tests.recording.programs import Count, Kept, close, mlp, steps, twins
+from tests.recording.programs import Count, Kept, close, in_threads, mlp, steps, twins
 
 pytestmark = pytest.mark.gpu
 
@@ -200,27 +200,18 @@ def test_threads_on_streams_of_their_own(machine: Machine) -> None:
         return ((x * 2).sin() @ x.t()).sum(-1)
 
     compiled = machine.compile(fn)
-    wrong: list[BaseException] = []
 
     def work(seed: int) -> None:
-        try:
-            with torch.cuda.stream(torch.cuda.Stream()):
-                generator = torch.Generator("cuda").manual_seed(seed)
-                kept = Kept()
-                for _ in range(20):
-                    x = torch.randn(64, 50, generator=generator, device="cuda")
-                    kept.take(compiled(x), fn(x))
-                    kept.pairs = kept.pairs[-3:]
-                kept.check()
-        except BaseException as error:
-            wrong.append(error)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            generator = torch.Generator("cuda").manual_seed(seed)
+            kept = Kept()
+            for _ in range(20):
+                x = torch.randn(64, 50, generator=generator, device="cuda")
+                kept.take(compiled(x), fn(x))
+                kept.pairs = kept.pairs[-3:]
+            kept.check()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong, wrong
+    in_threads(work)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import warnings
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 import stator
 from stator.base.errors import OptionWarning
 from tests.recording.conftest import Machine
-from tests.recording.programs import Count, Kept, close, mlp, run, steps, twins
+from tests.recording.programs import Count, Kept, close, in_threads, mlp, run, steps, twins
 
 # ---- programs of several graphs --------------------------------------------------------------------------------------
 
@@ -100,27 +99,18 @@ def test_threads(machine: Machine) -> None:
         return ((x * 2).sin() @ x.t()).sum(-1)
 
     compiled = machine.compile(fn)
-    wrong: list[Any] = []
 
     def work(seed: int) -> None:
         kept = Kept()
-        try:
-            generator = torch.Generator(machine.device).manual_seed(seed)
-            for _ in range(25):
-                x = torch.randn(6, 5, generator=generator, device=machine.device)
-                kept.take(compiled(x), fn(x))
-                if len(kept.pairs) > 3:
-                    kept.pairs.pop(0)
-            kept.check()
-        except BaseException as error:
-            wrong.append(error)
+        generator = torch.Generator(machine.device).manual_seed(seed)
+        for _ in range(25):
+            x = torch.randn(6, 5, generator=generator, device=machine.device)
+            kept.take(compiled(x), fn(x))
+            if len(kept.pairs) > 3:
+                kept.pairs.pop(0)
+        kept.check()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong, wrong
+    in_threads(work)
 
 
 def test_the_backend(machine: Machine, recordings: Count) -> None:

@@ -134,8 +134,7 @@ alignas(64) static const float erfc_table_[7][32] __attribute__((unused)) = {
      4.500236f, 5.50027f, 6.500123f, 7.4999113f, 9.000294f, 10.299776f, 10.299776f}};
 template <class F> INLINE F erfc_f32(F x) {  // x^2 in two parts, and g (1 + r) in as many as one rounding needs
     F a = no_more_(abs_(x), 10.5f), square = a * a, n = nearest_(square, -0x1.715476p0f);
-    F r = madd(n, 0x1.05c610p-29f, madd(n, -0x1.62e430p-1f, -square)) - fma_(a, a, -square);
-    r = fma_(r * r, poly(r, 0.49999994f, 0.16666515f, 0.041668456f, 0.008369421f, 0.0013813146f), r);
+    F r = exp_rest(madd(n, 0x1.05c610p-29f, madd(n, -0x1.62e430p-1f, -square)) - fma_(a, a, -square));
     F t, there, rest = around_(erfc_table_, a, t, there) * t;
     F result = scale_(there + fma_(there, r, fma_(rest, r, rest)), n);
     return x < 0.0f ? 2.0f - result : result;

@@ -220,9 +220,10 @@ template <class F> INLINE F nearest_(F x, float scale) {  // of x * scale, which
 template <class F> INLINE F no_less_(F x, float lo) { return further_<true>(splat<F>(lo), x); }  // NaN stays
 template <class F> INLINE F no_more_(F x, float hi) { return further_<false>(splat<F>(hi), x); }
 template <class F> INLINE F clamp_(F x, float lo, float hi) { return no_more_(no_less_(x, lo), hi); }
-template <class F> INLINE F exp_core(F r) {  // |r| <= ln2 / 2
-    return fma_(r * r, poly(r, 0.49999994f, 0.16666515f, 0.041668456f, 0.008369421f, 0.0013813146f), r) + 1.0f;
+template <class F> INLINE F exp_rest(F r) {  // exp(r) - 1 of |r| <= ln2 / 2
+    return fma_(r * r, poly(r, 0.49999994f, 0.16666515f, 0.041668456f, 0.008369421f, 0.0013813146f), r);
 }
+template <class F> INLINE F exp_core(F r) { return exp_rest(r) + 1.0f; }
 // Exponents of numbers too small for a float, where some processors take fifty times as long if these are next to it.
 #ifdef __AVX512F__
 template <class F> constexpr float nothing = sizeof(F) == 64 ? -1400.0f : -245.0f;

@@ -10,12 +10,13 @@ would wait for the device.
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from stator.base import collector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +159,7 @@ def capture(
     pool = pool if pool is not None else new_pool(number)
     capturing = _capturing_with_numbers if random else _capturing
     pairs: list[Pair] = list(before)
-    with torch.cuda.stream(side), _collecting_nothing():
+    with torch.cuda.stream(side), collector.stopped():  # what is collected may wait for the device
         torch.cuda.current_blas_handle()  # a thread's first one cannot be made later
         torch._C._cuda_clearCublasWorkspaces()
         try:
@@ -300,19 +301,6 @@ def _steps(graph: Graph, pairs: Sequence[Pair]) -> list[int]:
     if 0 in steps:
         raise RuntimeError("a copy is not found among what was captured")
     return steps
-
-
-@contextmanager
-def _collecting_nothing() -> Iterator[None]:
-    """Objects that are collected while something is captured may wait for the device."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def executable(graph: Graph) -> int:
