@@ -97,7 +97,7 @@ def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> boo
         return bool(measured)
     *batches, rows, columns = out.size
     terms = a.size[-1]
-    if context.device.tile_products and not _is_brief(context, out, a):
+    if _is_for_tiles(context, out, a):
         return matmul.wins(context, out, a, b)
     if terms == 1:
         return True
@@ -120,10 +120,12 @@ def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> boo
     return rows >= TALL and terms <= NARROW and columns <= NARROW and _has_reader(context)
 
 
-def _is_brief(context: Context, out: Spec, a: LazyTensor) -> bool:
-    """Whether a product of floats has so few multiplications that tiles would be empty for the most part."""
+def _is_for_tiles(context: Context, out: Spec, a: LazyTensor) -> bool:
+    """Whether a kernel of ours has tiles of the product; of so few floats most would be empty, and loops take those."""
+    if not context.device.tile_products or out.dtype in HALF:
+        return context.device.tile_products
     work = math.prod(map(hint, (*out.size, a.size[-1]))) * ITEMSIZE[out.dtype]
-    return out.dtype not in HALF and work <= context.device.product_work * ITEMSIZE["f32"]
+    return work > context.device.product_work * ITEMSIZE["f32"]
 
 
 def _is_wide(columns: Extent, terms: Extent) -> bool:
@@ -156,7 +158,7 @@ def _term(a: LazyTensor, b: LazyTensor, at: Indices, wide: str) -> Expr:
 
 def _computed(context: Context, out: Spec, a: LazyTensor, b: LazyTensor, bias: LazyTensor | None = None) -> LazyTensor:
     """A product by a kernel of ours."""
-    if context.device.tile_products and not _is_brief(context, out, a):
+    if _is_for_tiles(context, out, a):
         return matmul.tiles(context, out, a, b, bias)
     product = _loop(context, out, a, b)
     return _rounded(out, product) if bias is None else _biased(out, product, bias)

@@ -18,7 +18,7 @@ from torch import fx
 
 from stator.base.device import HOST, Device
 from stator.fake.symbolic import extents
-from stator.graphs.calls import is_view
+from stator.graphs.calls import root
 from stator.graphs.frozen import frozen
 from stator.graphs.nodes import add_call, call_for
 from stator.sizes import hint
@@ -84,9 +84,8 @@ def _pays(node: fx.Node, loops: Set[Any], known: Set[fx.Node]) -> bool:
 
 def _rate(operand: fx.Node, loops: Set[Any], known: Set[fx.Node]) -> int:
     """What an element of an operand costs: a transposed parameter is no more computed here than the parameter."""
-    while operand not in known and is_view(operand):
-        (operand,) = operand.all_input_nodes
-    return _FROZEN if operand in known else _COMPUTED if operand.target in loops else _COPIED
+    source = root(operand)
+    return _FROZEN if source in known else _COMPUTED if source.target in loops else _COPIED
 
 
 def _widen(node: fx.Node) -> None:
