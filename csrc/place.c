@@ -4,6 +4,7 @@
  */
 #include "recording.h"
 
+#include <stddef.h>
 #include <string.h>
 
 static bool is_intact(const Place *place) {
@@ -82,6 +83,8 @@ static PyObject *place_new(PyTypeObject *type, PyObject *args, PyObject *keyword
 
 static void place_dealloc(PyObject *object) {
     Place *self = (Place *)object;
+    if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
+    Py_XDECREF(self->users);
     for (Py_ssize_t i = 0; i < self->count; i++) shim_get()->release(self->keepers[i].handle);
     Py_TYPE(object)->tp_free(object);
 }
@@ -140,6 +143,14 @@ static PyObject *place_tensor(PyObject *object, PyObject *args) {
     return tensor;
 }
 
+/* use(stream): a tensor of it is used on another stream; who writes it next waits for what is queued there by then. */
+static PyObject *place_use(PyObject *object, PyObject *stream) {
+    Place *self = (Place *)object;
+    if (self->users == NULL && (self->users = PyList_New(0)) == NULL) return NULL;
+    if (PyList_Append(self->users, stream) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* storage_of(tensor): a number that tensors of one storage have in common, and no other. */
 PyObject *native_storage_of(PyObject *module, PyObject *tensor) {
     (void)module;
@@ -163,6 +174,7 @@ static PyGetSetDef place_properties[] = {
 
 static PyMethodDef place_methods[] = {
     {"tensor", place_tensor, METH_VARARGS, "tensor(dtype, size, stride, offset): a tensor in it."},
+    {"use", place_use, METH_O, "use(stream): who writes it next waits for that stream."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -173,6 +185,7 @@ PyTypeObject Place_Type = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = place_new,
     .tp_dealloc = place_dealloc,
+    .tp_weaklistoffset = offsetof(Place, weakrefs),
     .tp_getset = place_properties,
     .tp_methods = place_methods,
 };

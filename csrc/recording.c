@@ -56,6 +56,7 @@ typedef struct {
     int32_t device, device_type;
     void *stream, *context, *executable;
     PyObject *replay;          /* replay(): advances random numbers and launches; NULL: the executable is launched */
+    PyObject *wait;            /* wait(stream): what is queued from now on comes after what is queued there */
     PyObject *graph, *held;    /* what lives as long as the recording */
     PyObject *places, *results_spec; /* tuples */
     PyObject *types;                 /* a list: of the inputs */
@@ -217,6 +218,21 @@ static PyObject *make_results(const Recording *self, PyObject *inputs, TensorHan
     return results;
 }
 
+/* Waits for other streams that results were used on (`Tensor.record_stream`) before their memory is written again. */
+static int await_users(const Recording *self) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->places); i++) {
+        Place *place = (Place *)PyTuple_GET_ITEM(self->places, i);
+        while (place->users != NULL && PyList_GET_SIZE(place->users) > 0) {
+            Py_ssize_t last = PyList_GET_SIZE(place->users) - 1;
+            PyObject *done = PyObject_CallOneArg(self->wait, PyList_GET_ITEM(place->users, last));
+            if (done == NULL) return -1;
+            Py_DECREF(done);
+            if (PyList_SetSlice(place->users, last, last + 1, NULL) < 0) return -1;
+        }
+    }
+    return 0;
+}
+
 /* In the context of the recording, which the thread may not be in. */
 static PyObject *replay(Recording *self, PyObject *inputs) {
     void *before = NULL;
@@ -227,7 +243,7 @@ static PyObject *replay(Recording *self, PyObject *inputs) {
         return NULL;
     }
     PyObject *results = NULL;
-    if (make_copies(self, fresh) == 0 && set_inputs(self, inputs) == 0 && launch(self) == 0) {
+    if (make_copies(self, fresh) == 0 && set_inputs(self, inputs) == 0 && await_users(self) == 0 && launch(self) == 0) {
         results = make_results(self, inputs, fresh);
     }
     for (Py_ssize_t i = 0; i < self->copy_count; i++) {
@@ -386,13 +402,13 @@ static int read_places(Recording *self, PyObject *copies) {
 }
 
 static int read_recording(Recording *self, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"graph", "executable", "replay", "driver", "kind", "device", "context", "stream", "inputs",
-                            "places", "copies", "results", "held", NULL};
-    PyObject *graph, *replay, *driver, *inputs, *places, *copies, *results, *held;
+    static char *names[] = {"graph", "executable", "replay", "wait", "driver", "kind", "device", "context", "stream",
+                            "inputs", "places", "copies", "results", "held", NULL};
+    PyObject *graph, *replay, *wait, *driver, *inputs, *places, *copies, *results, *held;
     unsigned long long executable, context, stream;
     const char *kind;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKOO!siKKO!O!O!O!O:Recording", names, &graph, &executable, &replay,
-                                     &PyTuple_Type, &driver, &kind, &self->device, &context, &stream, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKOOO!siKKO!O!O!O!O:Recording", names, &graph, &executable, &replay,
+                                     &wait, &PyTuple_Type, &driver, &kind, &self->device, &context, &stream, &PyTuple_Type,
                                      &inputs, &PyTuple_Type, &places, &PyTuple_Type, &copies, &PyTuple_Type, &results,
                                      &held)) {
         return -1;
@@ -403,6 +419,7 @@ static int read_recording(Recording *self, PyObject *args, PyObject *keywords) {
     self->places = Py_NewRef(places);
     self->results_spec = Py_NewRef(results);
     if (replay != Py_None) self->replay = Py_NewRef(replay);
+    self->wait = Py_NewRef(wait);
     self->executable = (void *)(uintptr_t)executable;
     self->context = (void *)(uintptr_t)context;
     self->stream = (void *)(uintptr_t)stream;
@@ -425,6 +442,7 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *key
 static int recording_traverse(PyObject *object, visitproc visit, void *arg) {
     Recording *self = (Recording *)object;
     Py_VISIT(self->replay);
+    Py_VISIT(self->wait);
     Py_VISIT(self->graph);
     Py_VISIT(self->held);
     Py_VISIT(self->places);
@@ -442,6 +460,7 @@ static void recording_dealloc(PyObject *object) {
     Py_XDECREF(self->results_spec);
     Py_XDECREF(self->types);
     Py_XDECREF(self->replay);
+    Py_XDECREF(self->wait);
     Py_XDECREF(self->graph);
     Py_XDECREF(self->held);
     memory_free(self->memory);
@@ -509,7 +528,7 @@ static PyMethodDef recording_methods[] = {
 
 PyTypeObject Recording_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "stator._native.Recording",
-    .tp_doc = "Recording(graph, executable, replay, driver, kind, device, context, stream, inputs, places, copies, "
+    .tp_doc = "Recording(graph, executable, replay, wait, driver, kind, device, context, stream, inputs, places, copies, "
               "results, held): a call that a device has recorded.",
     .tp_basicsize = sizeof(Recording),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,

@@ -17,6 +17,8 @@ typedef struct {
     char facts[HOLDERS_FACT_BYTES]; /* what the storage said of its memory at first */
     int64_t nbytes;
     Py_ssize_t claims; /* replays that are under way, whose results are not there yet */
+    PyObject *users;   /* a list: other streams that tensors of it were used on since the last replay; or NULL */
+    PyObject *weakrefs;
     Py_ssize_t count;
     struct {
         int dtype;

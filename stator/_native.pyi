@@ -142,6 +142,7 @@ class Place:
     def tensor(
         self, dtype: torch.dtype, size: tuple[int, ...], stride: tuple[int, ...], offset: int, /
     ) -> torch.Tensor: ...
+    def use(self, stream: Any, /) -> None: ...
     @property
     def idle(self) -> bool: ...
     @property
@@ -161,6 +162,7 @@ class Recording:
         graph: object,
         executable: int,
         replay: Callable[[], object] | None,
+        wait: Callable[[Any], object],
         driver: tuple[int, int, int, int, int, int],
         kind: str,
         device: int,

@@ -16,6 +16,7 @@ import torch
 
 from stator._native import Place, Recording, storage_of
 from stator.recording.lanes import Lane, blocks_of
+from stator.recording.users import heed_users
 from stator.sizes.strides import span
 
 
@@ -98,6 +99,7 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
         graph,
         lane.recorder.executable(graph),
         lane.recorder.replay(graph),
+        lane.recorder.wait_for,
         lane.recorder.driver(),
         lane.recorder.KIND,
         lane.number,
@@ -110,6 +112,7 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
         held,
     )
     lane.storages.update(described.storages)
+    heed_users(lane.recorder.KIND, places)
     return Made(recording, dict(zip(described.firsts, places, strict=True)))
 
 

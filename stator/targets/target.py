@@ -118,6 +118,9 @@ class Recorder(Protocol):
     def stream_number(self, side: Any) -> int:
         """Its number."""
 
+    def wait_for(self, stream: Any) -> None:
+        """What is queued on the current stream from now on comes after what is queued on this one of its device."""
+
     def new_pool(self, number: int) -> Any:
         """Memory of a device that captures have in common."""
 

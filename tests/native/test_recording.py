@@ -134,8 +134,9 @@ class Doubling:
 
     def make(self, **changed: Any) -> Recording:
         known: dict[str, Any] = {
-            "graph": None, "executable": 1, "replay": None, "driver": self.fake.driver(), "kind": "cpu", "device": 0,
-            "context": 0x50, "stream": 0x700, "inputs": (), "places": (), "copies": (), "results": (), "held": None,
+            "graph": None, "executable": 1, "replay": None, "wait": self.fake.wait_for, "driver": self.fake.driver(),
+            "kind": "cpu", "device": 0, "context": 0x50, "stream": 0x700, "inputs": (),
+            "places": (), "copies": (), "results": (), "held": None,
         }  # fmt: skip
         return Recording(**{**known, **changed})
 

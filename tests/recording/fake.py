@@ -92,6 +92,7 @@ class Recorder:
     copies: int = 0
     captures: int = 0
     fails: Exception | None = None
+    awaited: list[object] = field(default_factory=list)
     recording: bool = False  # while a call is being captured
     status: int = 0
 
@@ -158,6 +159,9 @@ class Recorder:
 
     def stream_number(self, side: int) -> int:
         return side
+
+    def wait_for(self, stream: object) -> None:
+        self.awaited.append(stream)
 
     def new_pool(self, number: int) -> object:
         return object()

@@ -115,6 +115,13 @@ def stream_number(side: torch.cuda.Stream) -> int:
     return int(side.cuda_stream)
 
 
+def wait_for(stream: torch.cuda.Stream) -> None:
+    """What is queued on the current stream of its device from now on comes after what is queued on this one."""
+    import torch
+
+    torch.cuda.current_stream(stream.device_index).wait_event(torch.cuda.Stream.record_event(stream))
+
+
 def new_pool(number: int) -> torch.cuda.MemPool:
     """A pool of PyTorch's allocator; its memory goes back when neither it nor a tensor in it is left."""
     import torch

@@ -1,0 +1,43 @@
+"""Other streams that results of recordings are used on, as a program says by `Tensor.record_stream`.
+
+PyTorch's allocator heeds that before it gives memory out again, but memory of results is given out again by replays,
+and the allocator does not tell. So the method is wrapped: of a result that lies in a place, the stream is noted there,
+and the next replay that writes the place waits for it on the device (`csrc/recording.c`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from stator._native import Place, storage_of
+from stator.base.markers import disable
+
+#: Storage → the place that it is.
+_places: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
+#: Types of devices that have recordings.
+_kinds: set[str] = set()
+_original: Any = torch.Tensor.record_stream
+
+
+def heed_users(kind: str, places: Iterable[Place]) -> None:
+    """From now on streams are noted that results in these places, on devices of this type, are used on."""
+    _places.update({place.storage: place for place in places})
+    _kinds.add(kind)
+    torch.Tensor.record_stream = _record_stream  # type: ignore[assignment]
+
+
+@disable(reason="a graph keeps its memory for the stream that it runs on")
+def _record_stream(self: torch.Tensor, s: Any) -> None:
+    if self.layout is torch.strided and self.device.type in _kinds:
+        place = _places.get(storage_of(self))
+        if place is not None:
+            place.use(s)
+    _original(self, s)
+
+
+_record_stream.__name__ = _original.__name__
+_record_stream.__doc__ = _original.__doc__
