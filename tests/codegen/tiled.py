@@ -29,7 +29,7 @@ from stator.lowering import lower
 from stator.lowering.product import TAKES_LOOP
 from stator.prims import DECOMPOSITIONS
 from stator.runtime.artifact import Unit
-from stator.sizes.strides import span
+from stator.sizes.strides import same_layout, span
 from stator.targets import typical
 from stator.targets.cuda import toolchain
 from tests.cases.graphs import trace
@@ -84,13 +84,21 @@ def run(
 
 def _memory(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> dict[str, Tensor]:
     """Every buffer in one dimension; what is not given holds what no kernel may leave there."""
-    memory = {buffer.name: _flat(given) for buffer, given in zip(made.inputs, inputs, strict=True)}
+    memory = {}
+    for buffer, given in zip(made.inputs, inputs, strict=True):
+        assert same_layout(buffer.size, given.stride(), buffer.stride), f"{buffer} has strides {given.stride()}"
+        memory[buffer.name] = _flat(given)
     for name, buffer in made.buffers.items():
         if name not in memory:
             dtype = getattr(torch, TORCH[buffer.dtype])
             nothing = float("nan") if dtype.is_floating_point else 1
             memory[name] = torch.full((int(buffer.span),), nothing, dtype=dtype, device=device)
     return memory
+
+
+def moved(tensor: Tensor, device: str) -> Tensor:
+    """It on a device, with its strides: `Tensor.to` makes a contiguous one of what is expanded or has holes."""
+    return _flat(tensor).to(device).as_strided(tensor.shape, tensor.stride())
 
 
 def _flat(tensor: Tensor) -> Tensor:
