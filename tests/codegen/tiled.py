@@ -69,9 +69,9 @@ def run(
     device = inputs[0].device
     record = record or typical("cuda", 0 if device.type == "cuda" else 2)  # few, so that a program has several tiles
     source = triton.emit(made.kernels, record, made.names, True, shapes)
-    memory = _memory(made, inputs, device)
+    memory = memory_of(made, inputs, device)
     names = dict(zip(made.kernels, made.names, strict=True))
-    launch = _launcher(source, made.names, folder, device)
+    launch = launcher(source, made.names, folder, device)
     for step in made.steps:
         assert isinstance(step, Launch), step
         launch(names[step.kernel], [memory[pointer.buffer][pointer.offset :] for pointer in step.args])
@@ -82,7 +82,7 @@ def run(
     return outputs
 
 
-def _memory(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> dict[str, Tensor]:
+def memory_of(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> dict[str, Tensor]:
     """Every buffer in one dimension; what is not given holds what no kernel may leave there."""
     memory = {}
     for buffer, given in zip(made.inputs, inputs, strict=True):
@@ -105,7 +105,7 @@ def _flat(tensor: Tensor) -> Tensor:
     return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,))
 
 
-def _launcher(
+def launcher(
     source: str, names: Sequence[str], folder: Path, device: torch.device
 ) -> Callable[[str, Sequence[Tensor]], object]:
     if device.type == "cuda":
