@@ -30,8 +30,8 @@ from typing import Any
 ALIGNED = [["tt.divisibility", 16]]
 #: The stage that gives what a driver loads, by the kind of device.
 BINARIES = {"cuda": "cubin", "hip": "hsaco"}
-#: What the compiler is told of every kernel whose launch says nothing else: functions of libdevice take and give numbers
-#: below the normal ones as eager's kernels do, for as many instructions, or three more.
+#: What the compiler is told of every kernel whose launch says nothing else: functions of libdevice take and give
+#: numbers below the normal ones as eager's kernels do, for as many instructions, or three more.
 OPTIONS: dict[str, dict[str, Any]] = {"cuda": {"enable_reflect_ftz": False}, "hip": {}}
 #: What a server compiles before anybody asks for something.
 SMALL = {
