@@ -106,10 +106,10 @@ def _seen(function: Callable[..., Any], inputs: Sequence[Input], by_eager: bool 
 def _compiled(program: Program, way: str) -> Callable[..., Any]:
     """The program under one of `BACKENDS` or `WAYS`."""
     if way in WAYS:
-        options = {"strict": True, "cache": False, **WAYS[way]}
+        options = {"strict": True, "verify": True, "cache": False, **WAYS[way]}
         compile_ = partial(stator.compile, fullgraph=True, options=options)
         return Frozen(program.function(), compile_) if way == "frozen" else compile_(program.function())
-    options = {"strict": True} | ({"cache": False} if way == "inductor" else {})
+    options = {"strict": True} | ({"verify": True, "cache": False} if way == "inductor" else {})
     return stator.compile(program.function(), backend=way, fullgraph=True, options=options)
 
 
