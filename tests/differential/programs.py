@@ -144,6 +144,8 @@ class _Writer:
     def _statement(self) -> None:
         rng = self.rng
         families = operations.FAMILIES
+        if self.device != "cpu":
+            families = [*families, (16, operations.DEVICES)]
         family = rng.choices([f for _, f in families], [w for w, _ in families])[0]
         text = self._fill(rng.choice(family))
         if text is None:
