@@ -52,7 +52,7 @@ def _with_tensor(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def _number(value: Number, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A number as a tensor; where the dtype does not hold it a whole one wraps around, another is infinite."""
-    own = holding(value, dtype) if dtype.is_floating_point or isinstance(value, bool) else torch.int64
+    own = dtype if isinstance(value, bool) else holding(value, dtype) if dtype.is_floating_point else torch.int64
     return cast(p.full([], value, dtype=own, device=device), dtype)
 
 
