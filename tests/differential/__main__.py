@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
+import math
 import os
 import random
 import re
@@ -21,7 +23,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -324,7 +326,7 @@ def serve(first: int, count: int, given: Given) -> None:
             os.abort()
 
 
-def served(first: int, count: int, given: Given) -> Iterator[Result]:
+def served(first: int, count: int, given: Given) -> Generator[Result]:
     """The results of some programs, run in processes of their own: that one dies, or does not end, is a result too.
 
     One that dies before it has told its program, or that takes it back, died in eager: that runs while the program is
@@ -337,14 +339,18 @@ def served(first: int, count: int, given: Given) -> Iterator[Result]:
         command = [sys.executable, *COMMAND, *numbers, *given.arguments()]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            for line in _watched(process.stdout, process.kill):
-                match json.loads(line):
-                    case int(number):
-                        first, text = number, ""
-                    case str(program):
-                        text = program
-                    case list(found):
-                        yield Result(*found)
+            try:
+                for line in _watched(process.stdout, process.kill):
+                    match json.loads(line):
+                        case int(number):
+                            first, text = number, ""
+                        case str(program):
+                            text = program
+                        case list(found):
+                            yield Result(*found)
+            except GeneratorExit:  # no more is wanted
+                process.kill()
+                raise
         if process.returncode > 0:
             raise RuntimeError(f"the run of program {first} failed; its output is above")
         if process.returncode:
@@ -371,6 +377,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--shrink", type=int, default=60, help="tries to shorten a failing program")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no more results are waited for")
     parser.add_argument("--statements", type=int, default=MOST_STATEMENTS, help="the most that a program has")
     parser.add_argument("--least", type=int, default=LEAST_STATEMENTS, help="the least that is aimed at")
     parser.add_argument("--ways", nargs="+", default=BACKENDS, choices=(*BACKENDS, *WAYS), help="how it is compiled")
@@ -387,11 +394,13 @@ def main(arguments: Sequence[str]) -> int:
         parts = [(start, min(LIFE, args.seed + args.examples - start)) for start in starts]
 
         def run(part: tuple[int, int]) -> None:
-            for result in served(*part, given):
-                report.add(result)
+            with contextlib.closing(served(*part, given)) as results:
+                while report.seconds < args.seconds and (result := next(results, None)) is not None:
+                    report.add(result)
 
         for _ in pool.map(run, parts):
-            report.line()
+            if report.seconds < args.seconds:
+                report.line()
     report.line()
     for why, count in report.refusals.most_common(40):
         print(f"#   {count} refused: {why}")
@@ -412,8 +421,12 @@ class Report:
         if result.verdict == "wrong":
             print(result.text, flush=True)
 
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.start
+
     def line(self) -> None:
-        print(f"# {dict(self.counts)} in {time.perf_counter() - self.start:.0f} s", flush=True)
+        print(f"# {dict(self.counts)} in {self.seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

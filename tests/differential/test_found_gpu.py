@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.differential.__main__ import judge
 from tests.differential.inputs import Input
