@@ -109,7 +109,7 @@ int device_launch(DeviceCode *code, void *const *pointers) {
                                          .shared = binary->shared,
                                          .stream = stream};
     status = code->launch(&configuration, function, NULL, packed);
-    if (before != code->context) code->set_context(before);
+    if (!stays_in(before, code->context, code->device)) code->set_context(before);
     return status;
 }
 

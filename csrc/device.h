@@ -15,6 +15,12 @@ int device_settle(DeviceCode *code, void *const *pointers, int status);
 /* torch's current stream of a device: gives 0. */
 typedef int32_t (*StreamGetter)(int32_t device, void **stream);
 
+/* Whether a thread that was in the context `before` stays in that of a device. One that was in none does on the first
+ * device, which is what the runtime takes for its own: as after a launch of eager's, libraries find a context there. */
+static inline bool stays_in(const void *before, const void *context, int32_t device) {
+    return before == context || (before == NULL && device == 0);
+}
+
 PyObject *native_device_kernel(PyObject *module, PyObject *args, PyObject *keywords);
 
 #endif

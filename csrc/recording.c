@@ -249,7 +249,7 @@ static PyObject *replay(Recording *self, PyObject *inputs) {
     for (Py_ssize_t i = 0; i < self->copy_count; i++) {
         if (fresh[i] != NULL) shim_get()->release(fresh[i]);
     }
-    if (before != self->context) self->driver.set_context(before);
+    if (!stays_in(before, self->context, self->device)) self->driver.set_context(before);
     return results;
 }
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -92,6 +94,24 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _seeded() -> None:
     """Random numbers are the same on every run and in every order of tests."""
     _seed()
+
+
+@functools.cache
+def _start_gpu() -> None:
+    """Have a GPU's libraries started in both threads that use them: PyTorch warns where a thread has no context."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        weight = torch.ones(2, 2, device="cuda", requires_grad=True)
+        torch.mm(weight, weight).sum().backward()
+
+
+@pytest.fixture(autouse=True)
+def _started(request: pytest.FixtureRequest) -> None:
+    """Whether a test is the first one of its process makes no difference."""
+    if request.node.get_closest_marker("gpu") is not None:
+        _start_gpu()
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -142,10 +143,23 @@ def _spread(count: int, limit: int) -> list[int]:
 
 @functools.cache
 def _entries() -> dict[str, Any]:
-    module = import_module("torch.testing._internal.common_methods_invocations")
+    module = _imported()
     # The functions of random entries restore the generator around the call, which no graph can hold; we seed instead.
     vars(module).update(wrapper_set_seed=_plainly)
     return {f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op for op in module.op_db}
+
+
+def operators() -> list[Any]:
+    """PyTorch's own list of entries."""
+    found: list[Any] = _imported().op_db
+    return found
+
+
+def _imported() -> Any:
+    """The module, which imports what else is installed: that this uses something deprecated is no error of ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return import_module("torch.testing._internal.common_methods_invocations")
 
 
 def _plainly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

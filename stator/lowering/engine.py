@@ -43,9 +43,10 @@ from stator.lowering.value import (
     pointwise,
     with_strides,
 )
+from stator.lowering.view import REMAPPED
 from stator.sizes import Size
 from stator.sizes.real import Bits
-from stator.sizes.strides import Shape, same_layout
+from stator.sizes.strides import Shape, contiguous, is_dense, same_layout, span
 
 COPY = torch.ops.aten.copy_.default
 MOVE = torch.ops.aten._to_copy.default
@@ -166,6 +167,8 @@ class Lowering:
             made = instead(self.context, out, *given, **named) if instead is not None else None
             return extern(self.context, out, *given, **named) if made is None else made
         if not self.context.device.host:
+            if target in REMAPPED and (there := self._viewed_there(function, out, args, kwargs)) is not None:
+                return there
             args = self._on_device(args)
             if target is not MOVE:
                 out, kwargs = self._computed_here(out, kwargs)
@@ -194,6 +197,13 @@ class Lowering:
 
     # -- devices: what has a lowering is computed on the program's device, whichever it is on for the caller ---------
 
+    def _viewed_there(self, function: Any, out: Spec, args: Any, kwargs: dict[str, Any]) -> LazyTensor | None:
+        """A view of what lies on the host, where it lies there as well: nothing computes it."""
+        if out.device == self.context.device.kind or self._device_of(args[0]) != out.device or args[0].place is None:
+            return None
+        found: LazyTensor = function(self.context, out, *args, **kwargs)
+        return None if found.place is None else found
+
     def _on_device(self, args: Any) -> Any:
         """Host tensors read by a kernel of another device are carried over first."""
         if isinstance(args, tuple | list):
@@ -221,16 +231,33 @@ class Lowering:
         return args
 
     def _carried(self, value: LazyTensor, device: str) -> LazyTensor:
-        """The value on a device: itself, or a copy."""
-        if self.context.device.host:
+        """The value on a device: itself, or a copy, in its strides where no element is left out and none shared."""
+        if self.context.device.host or device == self._device_of(value):
             return value
+        context, row_major = self.context, {"memory_format": torch.contiguous_format}
+        options: dict[str, Any] = {"device": context.torch_device(device)}
+        if value.raw is not None:
+            spec = Spec(value.size, contiguous(value.size), value.dtype, device)
+            return self._copy(spec, value, options | row_major)
+        place = context.place(value)
+        if is_dense(value.size, place.stride):
+            spec = Spec(value.size, place.stride, value.dtype, device)
+            return self._copy(spec, placed(value.size, place), options)
+        once = tuple([1 if step == 0 else n for n, step in zip(value.size, place.stride, strict=True)])
+        spec = Spec(once, contiguous(once), value.dtype, device)
+        moved = self._copy(spec, placed(once, place), options | row_major).place
+        assert moved is not None
+        stride = [step and own for step, own in zip(place.stride, moved.stride, strict=True)]
+        return placed(value.size, Place(moved.buffer, tuple(stride)))
+
+    def _copy(self, spec: Spec, value: LazyTensor, options: dict[str, Any]) -> LazyTensor:
+        made: LazyTensor = call(self.context, "aten._to_copy.default", spec, (value,), options)
+        return made
+
+    def _device_of(self, value: LazyTensor) -> str:
+        """Where the value lies, or will."""
         place = numbers(value).place
-        if device == (place.buffer.device if place is not None else self.context.device.kind):
-            return value
-        spec, context = Spec(value.size, value.stride, value.dtype, device), self.context
-        options = {"device": context.torch_device(device)}
-        copy: LazyTensor = call(context, "aten._to_copy.default", spec, (value,), options)
-        return copy
+        return self.context.device.kind if place is None else place.buffer.device
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -249,18 +276,33 @@ class Lowering:
         """A view with eager's strides on memory that the end of the program leaves alone."""
         context = self.context
         spec = Spec.of(node.meta["val"])
-        value = self._carried(value, spec.device)
         known_as = spec.dtype if spec.dtype in OPAQUE else ""
         spec, value = spec.numbers, numbers(value)
-        place = context.own_place(value)
-        if place.buffer.name in mutated or not same_layout(spec.size, place.stride, spec.stride):
+        moves = not context.device.host and spec.device != self._device_of(value)
+        place = context.place(value) if moves else context.own_place(value)
+        spoiled = place.buffer.name in mutated and not moves
+        if spoiled or not same_layout(spec.size, place.stride, spec.stride):
             context.node = node
             # Eager leaves holes in a few results (those of select_scatter and the like); overlaps it never makes.
             buffer = context.buffer(spec.size, spec.stride, value.dtype, exact=0 not in spec.stride, opaque=known_as)
-            context.write(buffer, value)
+            context.write(buffer, self._on_device(value))
             place = Place(buffer, buffer.stride)
+        if not context.device.host and spec.device != place.buffer.device:
+            place = self._moved(place, spec, known_as)
         stride = spec.stride if same_layout(spec.size, place.stride, spec.stride) else place.stride
         return View(place.buffer.name, spec.size, stride, place.offset, known_as)
+
+    def _moved(self, place: Place, spec: Spec, known_as: str) -> Place:
+        """A value of this geometry on its device: what lies between its first and its last element is copied."""
+        width = OPAQUE[known_as][1] if known_as else 1
+        count = span(spec.size, place.stride)
+        if width > 1:
+            between = placed((count // width, width), Place(place.buffer, (width, 1), place.offset))
+        else:
+            between = placed((count,), Place(place.buffer, (1,), place.offset))
+        moved = numbers(self._carried(over(between, known_as) if known_as else between, spec.device)).place
+        assert moved is not None
+        return Place(moved.buffer, place.stride)
 
     def _mutate(self, mutated: set[str]) -> None:
         """Write the kept-back values, after copying those that read what another write changes."""

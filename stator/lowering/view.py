@@ -17,6 +17,15 @@ from stator.lowering.value import Indices, LazyTensor, Place, Size, Spec, extent
 from stator.sizes import Extent, hint, maximum
 from stator.sizes.strides import same_layout
 
+aten = torch.ops.aten
+#: Views whose lowering says where their elements lie, and does nothing else.
+REMAPPED = frozenset(
+    (
+        aten.permute.default, aten.expand.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default,
+        aten.squeeze.dims, aten.diagonal.default, aten.unfold.default, aten.view.default,
+    )
+)  # fmt: skip
+
 
 @lowers("permute")
 def permute(context: Context, out: Spec, x: LazyTensor, dims: Sequence[int]) -> LazyTensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,12 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
 def held(number: float, dtype: torch.dtype) -> float:
     """The number as a dtype holds it: what is a parameter of eager's kernels is rounded before it is computed with."""
     return ctypes.c_float(number).value if dtype is torch.float32 else float(number)
+
+
+def holding(number: float, dtype: torch.dtype) -> torch.dtype:
+    """A float dtype, or float64 where it has no such number, which is infinite then in the dtype itself."""
+    fits = not isinstance(number, int | float) or math.isinf(number) or abs(number) <= torch.finfo(dtype).max
+    return dtype if fits else torch.float64
 
 
 def is_one(factor: float) -> bool:

@@ -18,7 +18,7 @@ from stator.codegen import triton
 from stator.loop.kernel import Kernel
 from stator.targets.cuda.platform import NVIDIA, Platform
 from stator.targets.cuda.record import typical
-from stator.targets.cuda.worker import source_of
+from stator.targets.cuda.worker import OPTIONS, source_of
 
 #: Triton's backend → the architecture that is compiled for.
 ARCHITECTURES: dict[str, int | str] = {"cuda": 90, "hip": "gfx942"}
@@ -70,13 +70,17 @@ def _target(platform: Platform = NVIDIA) -> Any:
 def _sources(kernels: Sequence[Kernel], platform: Platform = NVIDIA) -> Iterator[tuple[Any, dict[str, Any], str]]:
     """For each kernel what Triton compiles, the options, and its text; with symbolic sizes in both widths."""
     source = triton.emit(kernels, typical(platform=platform))
-    texts = source.split("@triton.jit")
+    texts, told = source.split("@triton.jit"), OPTIONS[platform.backend]
     with tempfile.TemporaryDirectory() as folder:
         module = _imported(source, Path(folder))
         for name, launch in module.LAUNCHES.items():
             text = next(text for text in texts if f"def {name}(" in text)
             for wide in (False, True) if launch["sizes"] else (False,):
-                yield source_of(getattr(module, name), launch, anywhere=False, wide=wide), launch["options"], text
+                yield (
+                    source_of(getattr(module, name), launch, anywhere=False, wide=wide),
+                    told | launch["options"],
+                    text,
+                )
 
 
 def _imported(source: str, folder: Path) -> ModuleType:

@@ -65,7 +65,7 @@ class Graph:
         """The results, by kernels with so many rows at once, or by rule."""
         made = self.scheduled(results)
         shapes = {kernel: rows for kernel in made.kernels if kernel.attention is not None} if rows else {}
-        return tiled.run(made, [x.to(device) for x in self.inputs], folder, shapes)
+        return tiled.run(made, [tiled.moved(x, device) for x in self.inputs], folder, shapes)
 
 
 def _fake(x: Tensor) -> Tensor:

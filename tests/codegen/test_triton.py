@@ -6,7 +6,6 @@ within the time of a test run; the GPU test takes all of them.
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -87,24 +86,13 @@ def moved(value: Any, device: str) -> Any:
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
-@pytest.fixture(scope="module")
-def cuda() -> str:
-    """The device, with its libraries started in both threads that use them: each warns where it is the first."""
-    torch.cuda.init()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        weight = torch.ones(2, 2, device="cuda", requires_grad=True)
-        torch.mm(weight, weight).sum().backward()
-    return "cuda"
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize(("case", "dtype"), RUNS)
-def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype, cuda: str) -> None:
+def test_agrees_with_eager_on_a_gpu(case: Case, dtype: torch.dtype) -> None:
     if reason := NOT_ON_CUDA.get((case.name, dtype)):
         pytest.skip(reason)
-    given = tuple(moved(value, cuda) for value in case.make_inputs(dtype))
-    with torch.device(cuda):  # what a case makes by itself is made there too
+    given = tuple(moved(value, "cuda") for value in case.make_inputs(dtype))
+    with torch.device("cuda"):  # what a case makes by itself is made there too
         eager = case.fn(*[v.clone() if isinstance(v, torch.Tensor) else v for v in given])
         gm, inputs = trace(case.fn, given, DECOMPOSITIONS)
     made = schedule(lower(gm, "case", typical()), typical())

@@ -29,7 +29,7 @@ from stator.lowering import lower
 from stator.lowering.product import TAKES_LOOP
 from stator.prims import DECOMPOSITIONS
 from stator.runtime.artifact import Unit
-from stator.sizes.strides import span
+from stator.sizes.strides import same_layout, span
 from stator.targets import typical
 from stator.targets.cuda import toolchain
 from tests.cases.graphs import trace
@@ -69,9 +69,9 @@ def run(
     device = inputs[0].device
     record = record or typical("cuda", 0 if device.type == "cuda" else 2)  # few, so that a program has several tiles
     source = triton.emit(made.kernels, record, made.names, True, shapes)
-    memory = _memory(made, inputs, device)
+    memory = memory_of(made, inputs, device)
     names = dict(zip(made.kernels, made.names, strict=True))
-    launch = _launcher(source, made.names, folder, device)
+    launch = launcher(source, made.names, folder, device)
     for step in made.steps:
         assert isinstance(step, Launch), step
         launch(names[step.kernel], [memory[pointer.buffer][pointer.offset :] for pointer in step.args])
@@ -82,9 +82,12 @@ def run(
     return outputs
 
 
-def _memory(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> dict[str, Tensor]:
+def memory_of(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> dict[str, Tensor]:
     """Every buffer in one dimension; what is not given holds what no kernel may leave there."""
-    memory = {buffer.name: _flat(given) for buffer, given in zip(made.inputs, inputs, strict=True)}
+    memory = {}
+    for buffer, given in zip(made.inputs, inputs, strict=True):
+        assert same_layout(buffer.size, given.stride(), buffer.stride), f"{buffer} has strides {given.stride()}"
+        memory[buffer.name] = _flat(given)
     for name, buffer in made.buffers.items():
         if name not in memory:
             dtype = getattr(torch, TORCH[buffer.dtype])
@@ -93,11 +96,16 @@ def _memory(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> d
     return memory
 
 
+def moved(tensor: Tensor, device: str) -> Tensor:
+    """It on a device, with its strides: `Tensor.to` makes a contiguous one of what is expanded or has holes."""
+    return _flat(tensor).to(device).as_strided(tensor.shape, tensor.stride())
+
+
 def _flat(tensor: Tensor) -> Tensor:
     return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,))
 
 
-def _launcher(
+def launcher(
     source: str, names: Sequence[str], folder: Path, device: torch.device
 ) -> Callable[[str, Sequence[Tensor]], object]:
     if device.type == "cuda":

@@ -3,14 +3,16 @@
 Failures are shortened and printed. Every program is compiled in each of the ways that `--ways` names: by the default
 backend and by "aot_eager", if none are; as "fast" numerics and "frozen" with every second input a buffer that is
 written to after a first call. Each is called with up to three sizes. With `--device cuda` inputs are on a GPU; a
-program that stops the device ends its process, and is wrong.
+program that stops the device ends its process, and is wrong unless it was eager that did so.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
+import math
 import os
 import random
 import re
@@ -21,7 +23,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -34,6 +36,7 @@ import stator
 from stator.base import faults
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported, WithoutEffect
 from stator.coverage.compare import EPSILON, Seen, judged
+from tests.differential.inputs import Input
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
 
@@ -52,6 +55,14 @@ LIMIT = 300.0
 COMMAND = ("-m", "tests.differential")
 
 
+class DeviceStopped(Exception):
+    """Nothing can run on a device any more; whether it was eager that stopped it."""
+
+    def __init__(self, by_eager: bool, error: object) -> None:
+        self.by_eager = by_eager
+        super().__init__(f"{'eager' if by_eager else 'the compiled program'} has stopped the device: {error}")
+
+
 class Result(NamedTuple):
     """What became of one program."""
 
@@ -64,11 +75,12 @@ class Result(NamedTuple):
 def judge(program: Program, way: str = "inductor", factors: Sequence[int] = ()) -> tuple[str, str]:
     """The verdict on one program: right, refused, wrong or unusable; and why.
 
-    One compiled function is called with each size: the program's own, and so many times as great ones.
+    One compiled function is called with each size: the program's own, and so many times as great ones. DeviceStopped
+    where a device has stopped.
     """
     if way == "frozen":
         program = replace(program, inputs=tuple(replace(recipe, grad="") for recipe in program.inputs))
-    want = observe(program.function(), program.inputs)
+    want = _seen(program.function(), program.inputs)
     if want.failed is not None:
         return "unusable", str(want.failed)
     stator.reset()
@@ -76,19 +88,30 @@ def judge(program: Program, way: str = "inductor", factors: Sequence[int] = ()) 
     for factor in factors if verdict == "right" else ():
         larger = program.resized(factor)
         if larger is not None:
-            verdict, why = _compare(larger, compiled, observe(larger.function(), larger.inputs), way)
+            verdict, why = _compare(larger, compiled, _seen(larger.function(), larger.inputs), way)
             if verdict == "wrong":
                 return "wrong", f"sizes times {factor}: {why}"
     return ("refused", why) if verdict == "refused" else (verdict, why)
 
 
+def _seen(function: Callable[..., Any], inputs: Sequence[Input], by_eager: bool = True, **how: Any) -> Seen:
+    """What is observed, once all devices are done with it."""
+    seen = observe(function, inputs, **how)
+    for device in {item.device for item in inputs} - {"cpu"}:
+        try:
+            torch.cuda.synchronize(device)
+        except RuntimeError as error:
+            raise DeviceStopped(by_eager, error) from error
+    return seen
+
+
 def _compiled(program: Program, way: str) -> Callable[..., Any]:
     """The program under one of `BACKENDS` or `WAYS`."""
     if way in WAYS:
-        options = {"strict": True, "cache": False, **WAYS[way]}
+        options = {"strict": True, "verify": True, "cache": False, **WAYS[way]}
         compile_ = partial(stator.compile, fullgraph=True, options=options)
         return Frozen(program.function(), compile_) if way == "frozen" else compile_(program.function())
-    options = {"strict": True} | ({"cache": False} if way == "inductor" else {})
+    options = {"strict": True} | ({"verify": True, "cache": False} if way == "inductor" else {})
     return stator.compile(program.function(), backend=way, fullgraph=True, options=options)
 
 
@@ -152,12 +175,12 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen, way: st
     function = program.function()
 
     def eager(**how: Any) -> Seen:
-        return observe(function, program.inputs, **how)
+        return _seen(function, program.inputs, **how)
 
     before = faults.total()
     with warnings.catch_warnings():
         warnings.simplefilter("error", FallbackWarning)
-        got = observe(compiled, program.inputs)
+        got = _seen(compiled, program.inputs, by_eager=False)
     if (faults.total() != before or got.failed is not None) and _may_raise(eager):
         return "unusable", "with other rounding eager raises"
     if faults.total() != before:
@@ -216,7 +239,7 @@ def _without_halves(program: Program, want: Seen) -> Callable[..., Seen] | None:
         return None
 
     def run(**how: Any) -> Seen:
-        seen = observe(widened.function(), widened.inputs, **{**how, "wide": True})
+        seen = _seen(widened.function(), widened.inputs, **{**how, "wide": True})
 
         def like(found: list[Any], wanted: list[Any]) -> list[Any]:
             if len(found) != len(wanted):
@@ -249,6 +272,8 @@ def examine(
             begin()
             try:
                 return judge(p, way, FACTORS)
+            except DeviceStopped:
+                raise
             except Exception:
                 return "wrong", traceback.format_exc()[-600:]
 
@@ -289,27 +314,23 @@ def serve(first: int, count: int, given: Given) -> None:
     for number in range(first, first + count):
         print(json.dumps(number), flush=True)
         program = generate(random.Random(number), given.statements, given.least, given.device)
-        _check_device(given.device)
-        print(json.dumps(str(program)), flush=True)
-        for result in examine(number, program, given.ways, given.shrink, begin):
-            _check_device(given.device)
-            print(json.dumps(result), flush=True)
-
-
-def _check_device(device: str) -> None:
-    """End the process where the device has stopped: nothing can run on it any more."""
-    if device != "cpu":
         try:
-            torch.cuda.synchronize(device)
-        except RuntimeError as error:
-            print(error, file=sys.stderr, flush=True)
+            _seen(program.function(), program.inputs)
+            print(json.dumps(str(program)), flush=True)
+            for result in examine(number, program, given.ways, given.shrink, begin):
+                print(json.dumps(result), flush=True)
+        except DeviceStopped as stopped:
+            print(stopped, file=sys.stderr, flush=True)
+            if stopped.by_eager:
+                print(json.dumps(""), flush=True)
             os.abort()
 
 
-def served(first: int, count: int, given: Given) -> Iterator[Result]:
+def served(first: int, count: int, given: Given) -> Generator[Result]:
     """The results of some programs, run in processes of their own: that one dies, or does not end, is a result too.
 
-    One that dies before it has told its program died in eager, which runs while the program is written.
+    One that dies before it has told its program, or that takes it back, died in eager: that runs while the program is
+    written, and beside what is compiled.
     """
     end = first + count
     while first < end:
@@ -318,14 +339,18 @@ def served(first: int, count: int, given: Given) -> Iterator[Result]:
         command = [sys.executable, *COMMAND, *numbers, *given.arguments()]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            for line in _watched(process.stdout, process.kill):
-                match json.loads(line):
-                    case int(number):
-                        first, text = number, ""
-                    case str(program):
-                        text = program
-                    case list(found):
-                        yield Result(*found)
+            try:
+                for line in _watched(process.stdout, process.kill):
+                    match json.loads(line):
+                        case int(number):
+                            first, text = number, ""
+                        case str(program):
+                            text = program
+                        case list(found):
+                            yield Result(*found)
+            except GeneratorExit:  # no more is wanted
+                process.kill()
+                raise
         if process.returncode > 0:
             raise RuntimeError(f"the run of program {first} failed; its output is above")
         if process.returncode:
@@ -352,6 +377,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--shrink", type=int, default=60, help="tries to shorten a failing program")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which no more results are waited for")
     parser.add_argument("--statements", type=int, default=MOST_STATEMENTS, help="the most that a program has")
     parser.add_argument("--least", type=int, default=LEAST_STATEMENTS, help="the least that is aimed at")
     parser.add_argument("--ways", nargs="+", default=BACKENDS, choices=(*BACKENDS, *WAYS), help="how it is compiled")
@@ -368,11 +394,13 @@ def main(arguments: Sequence[str]) -> int:
         parts = [(start, min(LIFE, args.seed + args.examples - start)) for start in starts]
 
         def run(part: tuple[int, int]) -> None:
-            for result in served(*part, given):
-                report.add(result)
+            with contextlib.closing(served(*part, given)) as results:
+                while report.seconds < args.seconds and (result := next(results, None)) is not None:
+                    report.add(result)
 
         for _ in pool.map(run, parts):
-            report.line()
+            if report.seconds < args.seconds:
+                report.line()
     report.line()
     for why, count in report.refusals.most_common(40):
         print(f"#   {count} refused: {why}")
@@ -393,8 +421,12 @@ class Report:
         if result.verdict == "wrong":
             print(result.text, flush=True)
 
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.start
+
     def line(self) -> None:
-        print(f"# {dict(self.counts)} in {time.perf_counter() - self.start:.0f} s", flush=True)
+        print(f"# {dict(self.counts)} in {self.seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_leaves, tree_map
 
 import stator
+from stator.coverage.database import operators
 from stator.coverage.ways import Plain
 
 ODD = (0.0, 0.0, 0.0, math.inf, -math.inf, math.nan, 1.0, -0.0)
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--match", default="", help="only entries whose name matches")
     given = parser.parse_args(arguments)
     failed = False
-    for entry in op_db:
+    for entry in operators():
         if not re.search(given.match, entry.name) or torch.float32 not in entry.supported_backward_dtypes("cpu"):
             continue
         child = os.fork()  # kernels of PyTorch die of NaN among positions

@@ -320,3 +320,19 @@ FAMILIES: list[tuple[int, list[str]]] = [
     (7, CASTS), (10, INDEXING), (14, IN_PLACE), (6, SCANS), (7, POSITIONS), (5, COMPLEX), (3, DISTANCES),
     (16, DERIVED),
 ]  # fmt: skip
+
+#: Where inputs are on another device than the host: tensors of both, and what brings them together.
+DEVICES = [
+    "{x:t}.cpu()", "({x:t}.cpu() * 2).to({x:t}.device)", "{x:t}.cpu().expand(2, *{x:t}.shape)", "{x:t1}.cpu()[::2]",
+    "{x:t2}.cpu().mT", "{x:t} * torch.tensor(1.5)", "{x:t} + torch.ones(()) * 3", "{x:t}.cpu().sum() + {y:t}",
+    "{x:t1}[torch.arange({x:t}.shape[0]).flip(0)]", "{x:t1}[torch.arange({x:t}.shape[0], device={x:t}.device) // 2]",
+    "{x:t1}[torch.arange({x:t}.shape[0]) % 2 == 0]", "torch.tensor(1.5).expand({x:t}.shape)",
+    "{x:t2}[torch.arange({x:t}.shape[0]), torch.arange({x:t}.shape[0]) * 0]", "{x:t1}.cpu().sort(0).values",
+    "torch.where({x:t} > 0, torch.tensor(2.0), {y:t=0})", "torch.arange(3, device={x:t}.device)[:, None] * 2**40",
+    "torch.arange({x:t1}.shape[0], device={x:t}.device) * 2**33 + 2**31", "torch.full_like({x:i}, 9, device='cpu') + 1",
+    "torch.index_put({x:t1}, (torch.arange({x:t}.shape[0]) % 3 == 1,), {x:t}.flatten()[0])",
+    "torch.index_put({x:t1}, (torch.arange({x:t}.shape[0]).flip(0),), {x:t})", "{x:t}.to('cpu').clamp(-1, 1)",
+    "torch.zeros_like({x:t}, device='cpu').mT.contiguous()", "{x:t}.double().cpu().to({x:t}.device, torch.float32)",
+    "torch.linspace(0, 1, 5)[1::2]", "torch.stack([{x:t}.cpu(), torch.ones_like({x:t}.cpu())])",
+    "({x:t2}.cpu()[:, ::2] + 1).to({x:t}.device)", "{x:i}.long() * 2**40 + 2**62",
+]  # fmt: skip

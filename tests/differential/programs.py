@@ -67,13 +67,22 @@ class Program:
         if max((torch.Size(item.size).numel() for item in inputs), default=0) > MOST_RESIZED or self.inputs == inputs:
             return None
         program = replace(self, inputs=tuple(inputs))
+        return None if program.values() is None else program
+
+    def values(self) -> Any:
+        """What eager returns; None where it raises, on the host or on the inputs' devices.
+
+        The host is asked first: another device that finds a position out of range stops for good.
+        """
+        found = None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                program.function()(*[item.build()[0] for item in inputs])
+                for inputs in dict.fromkeys([tuple([replace(i, device="cpu") for i in self.inputs]), self.inputs]):
+                    found = self.function()(*[item.build()[0] for item in inputs])
             except Exception:
                 return None
-        return program
+        return found
 
 
 def generate(
@@ -135,6 +144,8 @@ class _Writer:
     def _statement(self) -> None:
         rng = self.rng
         families = operations.FAMILIES
+        if self.device != "cpu":
+            families = [*families, (16, operations.DEVICES)]
         family = rng.choices([f for _, f in families], [w for w, _ in families])[0]
         text = self._fill(rng.choice(family))
         if text is None:
@@ -160,26 +171,26 @@ class _Writer:
         self._run(line, targets)
 
     def _evaluate(self, text: str) -> Any:
-        """What the expression gives, on copies: it may be thrown away."""
+        """What the expression gives, on copies: it may be thrown away. The host is asked first here, too."""
+        found = None
+        on_host = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in self.values.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 with torch.no_grad():
-                    return eval(text, {"torch": torch, "F": F}, dict(self.values))
+                    for values in (self.values,) if self.device == "cpu" else (on_host, self.values):
+                        found = eval(text, {"torch": torch, "F": F}, dict(values))
             except Exception:
                 return None
+        return found
 
     def _run(self, line: str, targets: list[str]) -> None:
         """Append the line if eager runs the whole program with it."""
         program = Program(tuple(self.inputs), (*self.lines, line), tuple(dict.fromkeys([*self.values, *targets])))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                results = program.function()(*[item.build()[0] for item in self.inputs])
-            except Exception:
-                return
-        self.lines.append(line)
-        self.values = dict(zip(program.outputs, results, strict=True))
+        results = program.values()
+        if results is not None:
+            self.lines.append(line)
+            self.values = dict(zip(program.outputs, results, strict=True))
 
     # ---- slots -------------------------------------------------------------------------------------------------------
 

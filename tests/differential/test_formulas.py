@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 
 import stator
+from stator.coverage.database import operators
 from stator.graphs.formulas import FORMULAS
 from tests.differential.formulas import differing
 
 #: What the scan of all operators finds, in one version of PyTorch or another.
 FOUND = ("prod", "cumprod", "max", "min", "median", "nanmedian")
 ENTRIES = {
-    entry.name: entry for entry in op_db if entry.name in FOUND and entry.variant_test_name in ("", "reduction_no_dim")
+    entry.name: entry
+    for entry in operators()
+    if entry.name in FOUND and entry.variant_test_name in ("", "reduction_no_dim")
 }
 
 

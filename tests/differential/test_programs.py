@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -124,3 +127,33 @@ def test_kernels_that_end_the_process_get_rows() -> None:
     writers = [_Writer(random.Random(seed), [], [], {"x0": torch.ones(0, 4)}) for seed in range(4)]
     templates = [template for _, family in FAMILIES for template in family if "pdist" in template]
     assert templates and all(writer._fill(template) is None for writer in writers for template in templates)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3], ids=["eager first", "eager once more", "the compiled program"])
+def test_who_stops_a_device_is_told(
+    at: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program whose eager run stops the device is taken back: nothing can be said of it."""
+    program = Program((Input((3,), device="cuda"),), ("v0 = x0 + 1",), ("v0",))
+    on_host = [replace(item, device="cpu") for item in program.inputs]
+    calls = iter(range(1, 9))
+
+    def synchronize(device: str) -> None:
+        if next(calls) == at:
+            raise RuntimeError("device-side assert triggered")
+
+    def abort() -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(command, "generate", lambda *_: program)
+    monkeypatch.setattr(command, "observe", lambda function, inputs, **how: observe(function, on_host, **how))
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    monkeypatch.setattr(os, "abort", abort)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    for option in ("allow_tf32", "deterministic"):  # set there, and put back here
+        monkeypatch.setattr(torch.backends.cudnn, option, getattr(torch.backends.cudnn, option))
+    with pytest.raises(SystemExit):
+        command.serve(7, 1, Given(0, ways=["inductor"], device="cuda"))
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    text = [each for each in told if isinstance(each, str)][-1]
+    assert told[0] == 7 and text == ("" if at < 3 else str(program))

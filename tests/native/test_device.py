@@ -89,9 +89,9 @@ class Driver:
             raise RuntimeError(f"{name} gave {status}")
 
     def kernel(
-        self, sizes: int = 0, grid: Any = 5, limits: Any = (), aligned: tuple[bool, ...] = (True, True)
+        self, sizes: int = 0, grid: Any = 5, limits: Any = (), aligned: tuple[bool, ...] = (True, True), device: int = 3
     ) -> Kernel:
-        return device_kernel("mine", aligned, sizes, grid, limits, 3, self.addresses, self.build, self.refused)
+        return device_kernel("mine", aligned, sizes, grid, limits, device, self.addresses, self.build, self.refused)
 
 
 @pytest.fixture
@@ -155,6 +155,12 @@ def test_another_context_is_put_back(driver: Driver, before: int) -> None:
     driver.current = before
     driver.kernel()(0x100, 0x200)
     assert driver.contexts == [CONTEXT, before] and len(driver.launches) == 1
+
+
+def test_a_thread_in_no_context_stays_in_that_of_the_first_device(driver: Driver) -> None:
+    driver.current = 0
+    driver.kernel(device=0)(0x100, 0x200)
+    assert driver.contexts == [CONTEXT] and len(driver.launches) == 1
 
 
 def test_what_the_driver_refuses_is_told(driver: Driver) -> None:

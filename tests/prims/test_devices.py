@@ -14,6 +14,7 @@ from stator.aot.tracer import Tracer
 from stator.fake import make
 from stator.graphs import composite
 from stator.prims import DECOMPOSITIONS
+from stator.prims.decompositions import indexing
 
 aten = torch.ops.aten
 MASK, POSITIONS = torch.tensor([True, False, True]), torch.tensor([2, 1])
@@ -49,6 +50,19 @@ def test_positions_of_the_host_are_brought_to_the_device(fn: Callable[[Tensor], 
         if node.op == "call_function" and node.target is not aten._to_copy.default:
             devices = {given.meta["val"].device for given in node.all_input_nodes}
             assert len(devices) < 2, f"{node.target} has tensors on {devices}"
+
+
+@pytest.mark.parametrize("size", [(2, 4), (4,), (1, 4)])
+def test_a_gradient_of_values_under_a_mask_is_taken_on_the_device(
+    size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a mask selects has a known size there, whether the mask is the host's or has been brought."""
+    monkeypatch.setattr(indexing, "_size_of_values", lambda: size)
+    for fn in (lambda x: aten.index(x, [MASK]), lambda x: aten.index(x, [aten.gt(aten.select(x, 1, 0), 0)])):
+        graph = traced(fn)
+        (out,) = graph.output_node().all_input_nodes
+        assert out.meta["val"].device == torch.device("cuda:1")
+        assert not [node for node in graph.nodes if node.target in (aten.index.Tensor, aten.nonzero_static.default)]
 
 
 def test_a_device_without_a_number_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,35 @@ PROGRAM = """
     print(json.dumps([name for name in names if name in sys.modules]))
 """
 
+#: Warnings are errors: PyTorch's, where its libraries are called in a thread that is in no context, too.
+THREADS = """
+    import json, threading, warnings
+    import torch, stator
+    torch.zeros(1, device="cuda") @ torch.zeros(1, 1, device="cuda")
+    warnings.simplefilter("error")
+    def step(x, w):
+        return torch.relu((x * 2) @ w).sin() * 3
+    compiled = stator.compile(step, mode=MODE, options={"strict": True, "check_speed": "off"})
+    w, wrong = torch.randn(8, 8, device="cuda", requires_grad=True), []
+    def run():
+        try:
+            for _ in range(4):
+                x = torch.randn(5, 8, device="cuda", requires_grad=True)
+                found, wanted = (torch.autograd.grad(fn(x, w).sum(), (x, w)) for fn in (compiled, step))
+                torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        except BaseException as error:
+            wrong.append(repr(error))
+    run()
+    worker = threading.Thread(target=run)
+    worker.start(), worker.join()
+    print(json.dumps(wrong))
+"""
 
-def start(folder: Path) -> Any:
-    """The modules that are loaded at the end of a process that uses this folder."""
+
+def start(folder: Path, program: str = PROGRAM) -> Any:
+    """What a process that uses this folder prints last: which modules are loaded at its end, for example."""
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM)], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120,
         env={**os.environ, "STATOR_CACHE_DIR": str(folder)},
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
@@ -58,6 +82,12 @@ def test_a_warm_start_imports_no_compiler(tmp_path: Path) -> None:
         path.unlink()
     assert "triton" not in start(tmp_path)
     assert sorted(tmp_path.rglob("kernel-*")) == sorted(kernels)
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_threads_that_are_in_no_context(mode: str | None, tmp_path: Path) -> None:
+    """Backward runs in a thread of autograd's; its first step is a kernel of ours, and the next one a library's."""
+    assert start(tmp_path, THREADS.replace("MODE", repr(mode))) == []
 
 
 def test_what_the_driver_refuses_has_its_name() -> None:

@@ -32,6 +32,7 @@ def attention_launch(plan: AttentionPlan, name: str, warp: int) -> str:
     """What launches of it need to know."""
     params = plan.kernel.params
     options: dict[str, object] = {"num_warps": plan.threads // warp, "num_stages": plan.rows.stages}
+    options["enable_reflect_ftz"] = True  # of shares that are summed to one, tiny ones may be nothing
     return launch_entry(name, params, plan.programs, options)
 
 

@@ -125,7 +125,8 @@ class Printer:
         stores = [s for s in ir.walk(function.body) if isinstance(s, ir.Store)]
         local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
         self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
-        self.wide = not function.symbols and bool(_counted(function))
+        #: Whether 64 bits are needed whatever symbols are.
+        self.wide = any(type(end) is int for end, _ in _counted(function))
         inner = [s for loop in lanes if loop.piece is None for s in loop.body if isinstance(s, ir.Store)]
         stored = any(s.memory not in local for s in inner)
         self.evictions = {} if self.whole and stored else _evictions(function)
@@ -180,7 +181,8 @@ class Printer:
                 self.add(f"{axis.name} = {digit}")
                 continue
             name, first = loop.axis.name, f"{digit if digit.isidentifier() else f'({digit})'} * {loop.lanes} + "
-            self.add(f"{name} = {first if axis.size != 1 else ''}{self.range(loop)}")
+            alone = ".to(tl.int64)" if self.wide else ""
+            self.add(f"{name} = {f'{first}{self.range(loop)}' if axis.size != 1 else f'{self.range(loop)}{alone}'}")
             if not _full(loop):
                 self.add(f"{name}m = {name} < {loop.axis.size}")
 
@@ -408,8 +410,8 @@ class Printer:
 
     def given(self, statement: ir.Let, args: Sequence[ir.Operand]) -> list[str]:
         """Texts of operands; where all are numbers, or one is no float, numbers get their dtype said."""
-        single = statement.op in ("div", "shl", "shr", "pow")
-        single = single or all(isinstance(arg, ir.Literal) for arg in args)
+        single = statement.op in ("div", "shl", "shr", "pow") or all(isinstance(arg, ir.Literal) for arg in args)
+        single = single or (statement.op in ("floordiv", "mod") and isinstance(args[0], ir.Literal))  # it is negated
         return [self.typed(arg) if single or arg.dtype not in ("f32", "i32") else self.operand(arg) for arg in args]
 
     def cast(self, operand: ir.Operand, dtype: str) -> str:

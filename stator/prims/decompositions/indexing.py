@@ -90,8 +90,7 @@ def index(x: Tensor, positions: Sequence[Tensor | None]) -> Tensor:
     rows = reshaped(x, [-1, *x.shape[mask.dim() :]])
     if _same_everywhere(wanted, rest):  # it will be summed over the selected ones, and zeros do no harm
         return p.where(reshaped(mask, [-1, *[1] * rest]), rows, 0)
-    found = nonzero_static(reshaped(mask, [-1]), size=wanted[0])
-    return found if found is NotImplemented else p.index_select(rows, 0, p.squeeze(found, [1]))
+    return p.index_select(rows, 0, p.squeeze(_nonzeros(reshaped(mask, [-1]), wanted[0], -1), [1]))
 
 
 def _size_of_values() -> Sequence[int] | None:
@@ -245,9 +244,12 @@ def masked_scatter_backward(grad: Tensor, mask: Tensor, size: Sequence[int]) -> 
 
 @decompose("nonzero_static")
 def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """What a program asks a device for its own kernel does in one go."""
+    return _nonzeros(x, size, fill_value) if x.device.type == HOST else NotImplemented
+
+
+def _nonzeros(x: Tensor, size: int, fill_value: int) -> Tensor:
     """The flat positions move to their ranks, those past the end to one more place that is cut off."""
-    if x.device.type != "cpu":
-        return NotImplemented
     if x.numel() == 0 or x.dim() == 0:
         return p.full([size, x.dim()], fill_value, dtype=torch.int64, device=x.device)
     mask = p.ne(flat(x), 0)

@@ -13,7 +13,7 @@ from stator.fake.layout import is_float, promote
 from stator.prims import names as p
 from stator.prims.decompositions.complex import joined, parts_of, sum_of
 from stator.prims.decompositions.layout import contiguous
-from stator.prims.dtypes import cast, common_type, compute_type, floating, is_one, rounds_once
+from stator.prims.dtypes import cast, common_type, compute_type, floating, holding, is_one, rounds_once
 from stator.prims.fma import FMA
 from stator.prims.table import decompose
 
@@ -51,8 +51,8 @@ def _with_tensor(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _number(value: Number, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A number as a tensor; a whole one wraps around where the dtype does not hold it."""
-    own = dtype if dtype.is_floating_point or isinstance(value, bool) else torch.int64
+    """A number as a tensor; where the dtype does not hold it a whole one wraps around, another is infinite."""
+    own = dtype if isinstance(value, bool) else holding(value, dtype) if dtype.is_floating_point else torch.int64
     return cast(p.full([], value, dtype=own, device=device), dtype)
 
 
@@ -129,7 +129,7 @@ def pow_scalar(base: Number, exponent: Tensor) -> Tensor:
     dtype = common_type(exponent, base)
     if not dtype.is_floating_point:
         return NotImplemented
-    return contiguous(p.power(p.full([], base, dtype=dtype, device=exponent.device), cast(exponent, dtype)))
+    return contiguous(p.power(_number(base, dtype, exponent.device), cast(exponent, dtype)))
 
 
 @decompose("square", also_complex=True)

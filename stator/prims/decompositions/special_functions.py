@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.dtypes import cast, common_type, compute_type, rounds_once
+from stator.prims.dtypes import cast, common_type, compute_type, holding, rounds_once
 from stator.prims.special_functions import FUNCTIONS, SPECIAL
 from stator.prims.table import decompose
 
@@ -32,7 +32,7 @@ def _number(value: float, other: Tensor) -> Tensor:
     dtype = common_type(other, value)
     if not dtype.is_floating_point:
         dtype = torch.get_default_dtype()
-    return p.full([], value, dtype=dtype, device=other.device)
+    return cast(p.full([], value, dtype=holding(value, dtype), device=other.device), dtype)
 
 
 for _name in FUNCTIONS:

@@ -77,7 +77,8 @@ class Source:
 
     def key(self) -> str:
         """Under what its alternatives are filed."""
-        return "kernel-" + key_of(self.text, sorted(self.launch.items()), self.target, compiler())
+        told = sorted(self.launch.items()), sorted(worker.OPTIONS[self.target[0]].items())
+        return "kernel-" + key_of(self.text, told, self.target, compiler())
 
     def job(self, alternative: int) -> dict[str, Any]:
         """What a worker is told."""

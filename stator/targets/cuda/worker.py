@@ -30,6 +30,9 @@ from typing import Any
 ALIGNED = [["tt.divisibility", 16]]
 #: The stage that gives what a driver loads, by the kind of device.
 BINARIES = {"cuda": "cubin", "hip": "hsaco"}
+#: What the compiler is told of every kernel whose launch says nothing else: functions of libdevice take and give
+#: numbers below the normal ones as eager's kernels do, for as many instructions, or three more.
+OPTIONS: dict[str, dict[str, Any]] = {"cuda": {"enable_reflect_ftz": False}, "hip": {}}
 #: What a server compiles before anybody asks for something.
 SMALL = {
     "text": "import triton\n\n@triton.jit\ndef small(p):\n    triton.language.store(p, 1)\n",
@@ -50,7 +53,7 @@ def compile_kernel(job: Mapping[str, Any]) -> dict[str, Any]:
     source = source_of(function, job["launch"], anywhere=job["anywhere"], wide=job["wide"])
     target = GPUTarget(*job["target"])
     backend = make_backend(target)
-    options = backend.parse_options(dict(job["launch"]["options"]))
+    options = backend.parse_options(OPTIONS[target.backend] | job["launch"]["options"])
     stages: dict[str, Any] = {}
     backend.add_stages(stages, options, source.language)
     context = ir.context()
