@@ -70,9 +70,9 @@ class _Padding:
         along_terms, along_columns = _is_ragged(terms), _is_ragged(columns)
         if not along_rows and not along_terms and not along_columns:
             return
-        if not along_rows and not along_terms and right.stride(0) == 1 and self.device.tile_products:
-            if self._is_kept(node):
-                return
+        suits_tiles = self.device.tile_products and right.stride(0) == 1 and not along_rows and not along_terms
+        if suits_tiles and self._is_kept(node):
+            return
         copied = [a] * (along_rows or along_terms) + [b] * (along_terms or along_columns)
         if 2.0 * rows * terms * columns / _GAINED < self._cost(node, copied, along_columns) * _CLEARLY:
             return
