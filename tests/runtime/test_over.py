@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import stator
-from stator import pipeline
+from stator.loop import footprint
 from stator.loop.kernel import Schedule
 
 OPTIONS: dict[str, object] = {"strict": True, "cache": False, "verify": True}
@@ -71,13 +71,12 @@ def test_values(program: Callable[..., Any], layout: torch.memory_format, gradie
 def schedules(monkeypatch: pytest.MonkeyPatch) -> list[Schedule]:
     """Those of forward graphs that are compiled while the test runs."""
     found: list[Schedule] = []
-    settle = pipeline.settle
 
     def settled(forward: Schedule, *given: Any, **named: Any) -> Any:
         found.append(forward)
-        return settle(forward, *given, **named)
+        return footprint.settle(forward, *given, **named)
 
-    monkeypatch.setattr(pipeline, "settle", settled)
+    monkeypatch.setattr("stator.pipeline.settle", settled)
     return found
 
 
@@ -92,7 +91,7 @@ def test_what_is_taken_over(schedules: list[Schedule]) -> None:
 
 def test_memory_of_others(schedules: list[Schedule]) -> None:
     before = _KEPT.clone()
-    compiled = stator.compile(lambda x: torch.ops.over.held(x).exp() @ x, fullgraph=True, options=OPTIONS)
+    compiled: Any = stator.compile(lambda x: torch.ops.over.held(x).exp() @ x, fullgraph=True, options=OPTIONS)
     x = torch.randn(4, 8, 16, 16)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), before.exp() @ x)
