@@ -23,7 +23,7 @@ import torch
 from benchmarks.gpu.measure import Book, Plan, Record, Rows
 from benchmarks.gpu.models import MODELS, TASKS
 from benchmarks.gpu.processes import cores
-from benchmarks.gpu.step import COMPILERS, EAGER, PEER, STATOR, Row
+from benchmarks.gpu.step import COMPILERS, EAGER, FAST, PEER, STATOR, Row
 from benchmarks.gpu.table import merge, page
 from benchmarks.installed import compile_bytecode
 
@@ -39,7 +39,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("models", nargs="*", help="all where there are none", choices=[*MODELS, []])
     made.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     made.add_argument("--graphs", nargs="+", default=["off", "on"], choices=["off", "on"])
-    made.add_argument("--compilers", nargs="+", default=[EAGER, STATOR, PEER], choices=COMPILERS)
+    made.add_argument(
+        "--compilers", nargs="+", choices=COMPILERS, help=f"{EAGER}, {STATOR} and {PEER}, and for errors {FAST!r}"
+    )
     made.add_argument("--only", choices=["check", "time"])
     made.add_argument("--device", default="cuda")
     made.add_argument("--scale", type=int, default=1, help="divides batches")
@@ -57,9 +59,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def rows(options: argparse.Namespace) -> list[Row]:
-    """What the command line names, a model's rows side by side."""
+    """What the command line names: all without CUDA graphs first."""
     names = options.models or MODELS
-    return [Row(name, task, graphs == "on") for name in names for task in options.tasks for graphs in options.graphs]
+    return [Row(name, task, graphs == "on") for graphs in options.graphs for name in names for task in options.tasks]
 
 
 def facts(device: str) -> Record:
@@ -82,7 +84,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan(
-            [name for name in COMPILERS if name in options.compilers], options.device,
+            options.compilers or COMPILERS, options.compilers or [EAGER, STATOR, PEER], options.device,
             options.caches or Path(folder) / "caches", options.logs or Path(folder) / "logs", options.jobs,
             max(cores() // options.jobs, 1), options.rounds, options.seconds, options.scale, profiled, options.filled,
             begun + options.limit,
