@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.gpu.models import MODELS, TRAINING
 from benchmarks.gpu.processes import TookTooLong, Worker, WorkerFailed
@@ -27,8 +27,6 @@ from benchmarks.gpu.step import EAGER, FAST, PEER, STATOR, Row
 from benchmarks.gpu.worker import Spec
 
 Record = dict[str, Any]
-#: What is asked of a row and a compiler.
-Check = Callable[[Row, str], None]
 #: The compilers that have CUDA graphs, and whose first calls are of interest.
 _RECORDING = (STATOR, PEER)
 #: Of the device's memory, GiB that programs take together at most, and that one takes in inference.
@@ -46,7 +44,7 @@ class Plan:
     caches: Path
     logs: Path
     jobs: int
-    compile_threads: int
+    cores: int
     rounds: int
     seconds: float
     scale: int = 1
@@ -56,6 +54,8 @@ class Plan:
     filled_only: bool = False
     #: When nothing more is begun, by `time.monotonic`.
     end: float = float("inf")
+    #: For so many seconds first calls are made alone, with all cores.
+    alone: float = 0.0
 
     @property
     def left(self) -> float:
@@ -146,39 +146,63 @@ def gib(row: Row) -> float:
     return known.gib if row.task == TRAINING else max(IN_INFERENCE, known.gib / 2)
 
 
+class Job(NamedTuple):
+    """A stage of a row under a compiler, and what asks for it."""
+
+    stage: str
+    ask: Callable[[Row, str], None]
+    row: Row
+    compiler: str
+
+
 class Rows:
     """Rows while they are measured."""
 
     def __init__(self, plan: Plan, book: Book) -> None:
         self.plan, self.book, self.budget = plan, book, Budget()
+        #: How many programs run at once, which share the cores.
+        self.side_by_side = plan.jobs
 
     # -- first calls and errors
 
     def check(self, rows: Sequence[Row]) -> None:
         """First calls with empty caches, and errors. A run that is cut short has all of its first rows."""
         jobs = [job for row in rows for job in self._checks(row)]
-
-        def done(job: tuple[str, Check, Row, str]) -> None:
-            stage, check, row, compiler = job
-            if self.plan.left > 0:
-                check(row, compiler)
-            else:
-                self.book.leave_out(row, compiler, stage)
-
+        made = self._alone([job for job in jobs if job.stage == "first" and not job.row.graphs])
         with ThreadPoolExecutor(self.plan.jobs) as pool:
-            list(pool.map(done, jobs))
+            list(pool.map(self._done, [job for job in jobs if job not in made]))
 
-    def _checks(self, row: Row) -> Iterator[tuple[str, Check, Row, str]]:
+    def _done(self, job: Job) -> None:
+        if self.plan.left > 0:
+            job.ask(job.row, job.compiler)
+        else:
+            self.book.leave_out(job.row, job.compiler, job.stage)
+
+    def _alone(self, jobs: Sequence[Job]) -> list[Job]:
+        """Do what there is time for, row by row, while nothing else runs; gives what was done."""
+        made: list[Job] = []
+        start = time.monotonic()
+        self.side_by_side = 1
+        for row in dict.fromkeys([job.row for job in jobs]):
+            if time.monotonic() - start >= self.plan.alone:
+                break
+            for job in [job for job in jobs if job.row == row]:
+                self._done(job)
+                made.append(job)
+        self.side_by_side = self.plan.jobs
+        return made
+
+    def _checks(self, row: Row) -> Iterator[Job]:
         """What is asked of a row: with CUDA graphs errors alone, of those who have them."""
         named = [name for name in (STATOR, PEER, EAGER, FAST) if name in self.plan.checked]
         named = [name for name in named if name in _RECORDING or not row.graphs]
         firsts = [name for name in named if name in _RECORDING]
         if row.task != TRAINING:
-            yield from [("first", self._check_both, row, name) for name in firsts]
+            yield from [Job("first", self._check_both, row, name) for name in firsts]
         elif not row.graphs:
-            yield from [("first", self._check_first, row, name) for name in firsts]
+            yield from [Job("first", self._check_first, row, name) for name in firsts]
         rest = [name for name in named if row.task == TRAINING or name not in firsts]
-        yield from [("errors", self._check_errors, row, name) for name in rest]
+        yield from [Job("errors", self._check_errors, row, name) for name in rest]
 
     def _check_both(self, row: Row, compiler: str) -> None:
         with self._running(row, compiler, "first") as worker:
@@ -212,7 +236,7 @@ class Rows:
         mark, plain = self._mark(row, compiler), self._mark(row._replace(graphs=False), compiler)
         kind = "warm" if mark.exists() else "kernels_kept" if plain.exists() else "cold"
         answer = self._ask(worker, "first")
-        self.book.note(row, compiler, **{kind: answer.pop("seconds")}, jobs=self.plan.jobs, **answer)
+        self.book.note(row, compiler, **{kind: answer.pop("seconds")}, jobs=self.side_by_side, **answer)
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
@@ -221,6 +245,12 @@ class Rows:
     def time(self, rows: Sequence[Row]) -> None:
         """Times of calls, memory, and first calls with filled caches."""
         waiting = list(rows)
+        self._alone([
+            Job("first", self._check_first, row, name)
+            for row in rows
+            for name in self.plan.compilers(row)
+            if name in _RECORDING and self._mark(row, name).exists()
+        ])  # fmt: skip
         while waiting and self.plan.left > 0:
             some = self._batch(waiting)
             self._time(some)
@@ -317,7 +347,8 @@ class Rows:
         spec = Spec(row, compiler, plan.device, comparable, plan.scale)
         suffix = "-comparable" * comparable
         caches = self._caches(row, compiler, suffix)
-        return Worker(spec, caches, self._log(row, compiler, suffix), plan.jobs, plan.compile_threads)
+        threads = max(plan.cores // self.side_by_side, 1)
+        return Worker(spec, caches, self._log(row, compiler, suffix), self.side_by_side, threads)
 
     def _caches(self, row: Row, compiler: str, suffix: str = "") -> Path:
         return self.plan.caches / _name(row._replace(graphs=False), compiler + suffix)

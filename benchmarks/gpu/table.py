@@ -22,6 +22,7 @@ _GIVES = {
     "first": ("cold", "warm", "kernels_kept"), "warm": ("warm",), "errors": ("error",), "calls": ("ms",),
     "memory": ("peak_mib",),
 }  # fmt: skip
+_FIRST = ("cold", "warm")
 #: What of eager's holds with CUDA graphs too, which it has not.
 _EAGERS = ("ms", "host", "error", "rms", "peak_mib")
 _SAID = {
@@ -33,22 +34,30 @@ _SAID = {
 def merge(records: Iterable[Record]) -> dict[Row, dict[str, Figures]]:
     """The figures of each row and compiler: of several of a kind the latest; a success ends a failure at its stage.
 
-    With CUDA graphs eager's figures are those without.
+    Of first calls it is the latest of those that were made beside the fewest others. With CUDA graphs eager's figures
+    are those without.
     """
     rows: dict[Row, dict[str, Figures]] = {}
     for record in records:
         of_row = rows.setdefault(Row(record["model"], record["task"], record["graphs"]), {})
         figures = of_row.setdefault(record["compiler"], {})
+        record = {name: value for name, value in record.items() if not _is_behind(name, record, figures)}
         if any(name in record for name in _GIVES.get(figures.get("stage", ""), ())):
             del figures["failed"], figures["stage"]
         if any(name in record for name in _GIVES.get(figures.get("left_out", ""), ())):
             del figures["left_out"]
         figures.update({name: value for name, value in record.items() if name not in ("model", "task", "graphs")})
+        figures.update({f"{name}_beside": record["jobs"] for name in _FIRST if name in record and "jobs" in record})
     for row, by in rows.items():
         plain = rows.get(row._replace(graphs=False), {}).get(EAGER, {})
         if row.graphs and EAGER not in by and plain:
             by[EAGER] = {name: value for name, value in plain.items() if name in _EAGERS}
     return rows
+
+
+def _is_behind(name: str, record: Record, figures: Figures) -> bool:
+    """Whether there is a first call that fewer others ran beside."""
+    return name in _FIRST and f"{name}_beside" in figures and figures[f"{name}_beside"] < record.get("jobs", 0)
 
 
 def page(rows: dict[Row, dict[str, Figures]]) -> str:
@@ -85,7 +94,10 @@ def speed(rows: dict[Row, dict[str, Figures]]) -> str:
 
 
 def first(rows: dict[Row, dict[str, Figures]]) -> str:
-    """First calls in seconds, and memory: stator's, torch.compile's, and the ratio."""
+    """First calls in seconds, and memory: stator's, torch.compile's, and the ratio.
+
+    A star is on first calls that were made beside others.
+    """
     kinds: list[tuple[str, str, Callable[[float], str], bool]] = [
         ("cold s", "cold", lambda x: figure(x, 1), True), ("warm s", "warm", lambda x: figure(x, 2), True),
         ("peak MiB", "peak_mib", lambda x: figure(x, 0), False),
@@ -98,7 +110,8 @@ def first(rows: dict[Row, dict[str, Figures]]) -> str:
             ours, theirs = [float(by.get(name, {}).get(field, math.nan)) for name in (STATOR, PEER)]
             ratio = (theirs / ours if inverse else ours / theirs) if ours and theirs else math.nan
             ratios.setdefault(field, []).append(ratio)
-            cells += [shown(ours), shown(theirs), figure(ratio, 2)]
+            beside = "*" * (ratio == ratio and by[STATOR].get(f"{field}_beside", 1) > 1)
+            cells += [shown(ours), shown(theirs), figure(ratio, 2) + beside]
         lines.append(line(cells))
     worst = {field: _least if inverse else _most for _, field, _, inverse in kinds}
     for name, of in (("geometric mean", dict.fromkeys(worst, mean)), ("worst", worst)):
