@@ -1,13 +1,20 @@
 """Models on a GPU: stator beside eager and torch.compile, without and with CUDA graphs.
 
     python -m benchmarks.gpu [model …] [--tasks inference training] [--graphs off on] [--only check|time]
-                             [--caches folder] [--out gpu.jsonl] [--jobs 1] [--rounds 5] [--profile]
+                             [--caches folder] [--out gpu.jsonl] [--jobs 1] [--alone 0] [--rounds 5] [--profile]
     python -m benchmarks.gpu --read gpu.jsonl … >> docs/benchmarks.md
 
 Each compiler has a process and caches of its own. `--only check` makes first calls with empty caches and compares
 results with float64; `--only time` times calls, and first calls with what is in the caches; without it both are done.
 With several jobs so many programs compile side by side, and first calls take longer than alone (`jobs` is in their
-records); calls are timed one after the other all the same. Records go to the end of the file as they are made.
+records); for the first seconds of `--alone` they are made alone, both compilers' of one row after the other. Calls are
+timed while nothing else runs all the same. Records go to the end of the file as they are made.
+
+All of it on an H100 with 16 threads, in two commands of less than 560 seconds each (docs/gpu.md has them, too):
+
+    python -m benchmarks.gpu --only check --jobs 14 --alone 150 --limit 525 --caches C --out F --logs L
+    python -m benchmarks.gpu --only time --jobs 14 --alone 60 --limit 525 --caches C --out F --logs L \\
+                             --rounds 3 --seconds 0.12
 """
 
 from __future__ import annotations
@@ -23,7 +30,7 @@ import torch
 from benchmarks.gpu.measure import Book, Plan, Record, Rows
 from benchmarks.gpu.models import MODELS, TASKS
 from benchmarks.gpu.processes import cores
-from benchmarks.gpu.step import COMPILERS, EAGER, PEER, STATOR, Row
+from benchmarks.gpu.step import COMPILERS, EAGER, FAST, PEER, STATOR, Row
 from benchmarks.gpu.table import merge, page
 from benchmarks.installed import compile_bytecode
 
@@ -39,13 +46,16 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("models", nargs="*", help="all where there are none", choices=[*MODELS, []])
     made.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     made.add_argument("--graphs", nargs="+", default=["off", "on"], choices=["off", "on"])
-    made.add_argument("--compilers", nargs="+", default=[EAGER, STATOR, PEER], choices=COMPILERS)
+    made.add_argument(
+        "--compilers", nargs="+", choices=COMPILERS, help=f"{EAGER}, {STATOR} and {PEER}, and for errors {FAST!r}"
+    )
     made.add_argument("--only", choices=["check", "time"])
     made.add_argument("--device", default="cuda")
     made.add_argument("--scale", type=int, default=1, help="divides batches")
     made.add_argument("--caches", type=Path, help="a folder in which compilers keep what they compiled")
     made.add_argument("--filled", action="store_true", help="time only what is in the caches")
     made.add_argument("--jobs", type=int, default=1, help="programs that compile side by side")
+    made.add_argument("--alone", type=float, default=0.0, help="seconds for first calls that are made alone")
     made.add_argument("--rounds", type=int, default=5, help="in which all compilers of a row are called in turn")
     made.add_argument("--seconds", type=float, default=0.5, help="that one is called for in a round")
     made.add_argument("--profile", nargs="*", help="also write what kernels take, of these models, or of all")
@@ -57,9 +67,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def rows(options: argparse.Namespace) -> list[Row]:
-    """What the command line names, a model's rows side by side."""
+    """What the command line names: all without CUDA graphs first."""
     names = options.models or MODELS
-    return [Row(name, task, graphs == "on") for name in names for task in options.tasks for graphs in options.graphs]
+    return [Row(name, task, graphs == "on") for graphs in options.graphs for name in names for task in options.tasks]
 
 
 def facts(device: str) -> Record:
@@ -82,10 +92,10 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan(
-            [name for name in COMPILERS if name in options.compilers], options.device,
+            options.compilers or COMPILERS, options.compilers or [EAGER, STATOR, PEER], options.device,
             options.caches or Path(folder) / "caches", options.logs or Path(folder) / "logs", options.jobs,
-            max(cores() // options.jobs, 1), options.rounds, options.seconds, options.scale, profiled, options.filled,
-            begun + options.limit,
+            cores(), options.rounds, options.seconds, options.scale, profiled, options.filled,
+            begun + options.limit, options.alone,
         )  # fmt: skip
         plan.logs.mkdir(parents=True, exist_ok=True)
         book = Book(options.out, facts(options.device))

@@ -1,9 +1,11 @@
 """What is measured, in which order: first calls and errors side by side, times of calls while nothing else runs.
 
-A row's compilers each have a process and caches of their own. `check` makes first calls with empty caches and compares
-results with float64, as many at once as there are jobs. `time` starts rows side by side too, then calls the compilers
-of one row after the other in rounds, so that drift hits all alike and nothing else is on the device or the processor.
-Every figure becomes a record in a file at once, so that a run that is cut short loses none.
+A row's compilers each have a process and caches of their own; the row with CUDA graphs has those of the one without,
+for the kernels are the same. `check` makes first calls with empty caches and compares results with float64, as many at
+once as there are jobs, the compilers of a row next to each other, so that all compile under the same load. `time`
+starts rows side by side too, then calls the compilers of one row after the other in rounds, so that drift hits all
+alike and nothing else is on the device or the processor. Every figure becomes a record in a file at once, so that a run
+that is cut short loses none; what there was no time for is a record too.
 Neighbours: `processes.py`, `worker.py`, `table.py`.
 """
 
@@ -12,19 +14,21 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.gpu.models import MODELS, TRAINING
-from benchmarks.gpu.processes import Worker, WorkerFailed
+from benchmarks.gpu.processes import TookTooLong, Worker, WorkerFailed
 from benchmarks.gpu.step import EAGER, FAST, PEER, STATOR, Row
 from benchmarks.gpu.worker import Spec
 
 Record = dict[str, Any]
+#: The compilers that have CUDA graphs, and whose first calls are of interest.
+_RECORDING = (STATOR, PEER)
 #: Of the device's memory, GiB that programs take together at most, and that one takes in inference.
 MEMORY, IN_INFERENCE = 66, 3
 
@@ -33,12 +37,14 @@ MEMORY, IN_INFERENCE = 66, 3
 class Plan:
     """What a command asks for."""
 
-    compilers: Sequence[str]
+    #: Of which errors are wanted, and times.
+    checked: Sequence[str]
+    timed: Sequence[str]
     device: str
     caches: Path
     logs: Path
     jobs: int
-    compile_threads: int
+    cores: int
     rounds: int
     seconds: float
     scale: int = 1
@@ -48,11 +54,17 @@ class Plan:
     filled_only: bool = False
     #: When nothing more is begun, by `time.monotonic`.
     end: float = float("inf")
+    #: For so many seconds first calls are made alone, with all cores.
+    alone: float = 0.0
 
     @property
     def left(self) -> float:
         """Seconds."""
         return self.end - time.monotonic()
+
+    def compilers(self, row: Row) -> list[str]:
+        """Those that a row is timed with; eager has no CUDA graphs, and its figures are those of the row without."""
+        return [name for name in self.timed if not (row.graphs and name == EAGER and len(self.timed) > 1)]
 
 
 class Book:
@@ -80,11 +92,17 @@ class Book:
         """What fails is a record, and does not end the rest; the whole traceback lies beside the log."""
         try:
             yield
+        except TookTooLong:
+            self.leave_out(row, compiler, stage)
         except WorkerFailed as failure:
             text = str(failure)
             log.with_suffix(f".{stage}.failed").write_text(text, encoding="utf-8")
             lines = [line for line in text.splitlines() if line.strip()]
             self.note(row, compiler, failed=lines[-1][:300] if lines else "nothing was said", stage=stage)
+
+    def leave_out(self, row: Row, compiler: str, stage: str) -> None:
+        """There was no time for a stage."""
+        self.note(row, compiler, left_out=stage)
 
 
 def _short(figures: Record) -> str:
@@ -128,25 +146,63 @@ def gib(row: Row) -> float:
     return known.gib if row.task == TRAINING else max(IN_INFERENCE, known.gib / 2)
 
 
+class Job(NamedTuple):
+    """A stage of a row under a compiler, and what asks for it."""
+
+    stage: str
+    ask: Callable[[Row, str], None]
+    row: Row
+    compiler: str
+
+
 class Rows:
     """Rows while they are measured."""
 
     def __init__(self, plan: Plan, book: Book) -> None:
         self.plan, self.book, self.budget = plan, book, Budget()
+        #: How many programs run at once, which share the cores.
+        self.side_by_side = plan.jobs
 
     # -- first calls and errors
 
     def check(self, rows: Sequence[Row]) -> None:
-        """First calls with empty caches, and errors: ours first, as a run that is cut short is to have these."""
-        jobs = [
-            (order, compiler, row)
-            for compiler in (STATOR, EAGER, FAST, PEER)
-            if compiler in self.plan.compilers
-            for row in rows
-            for order in ((self._check_first, self._check_errors) if row.task == TRAINING else (self._check_both,))
-        ]
+        """First calls with empty caches, and errors. A run that is cut short has all of its first rows."""
+        jobs = [job for row in rows for job in self._checks(row)]
+        made = self._alone([job for job in jobs if job.stage == "first" and not job.row.graphs])
         with ThreadPoolExecutor(self.plan.jobs) as pool:
-            list(pool.map(lambda job: job[0](job[2], job[1]) if self.plan.left > 0 else None, jobs))
+            list(pool.map(self._done, [job for job in jobs if job not in made]))
+
+    def _done(self, job: Job) -> None:
+        if self.plan.left > 0:
+            job.ask(job.row, job.compiler)
+        else:
+            self.book.leave_out(job.row, job.compiler, job.stage)
+
+    def _alone(self, jobs: Sequence[Job]) -> list[Job]:
+        """Do what there is time for, row by row, while nothing else runs; gives what was done."""
+        made: list[Job] = []
+        start = time.monotonic()
+        self.side_by_side = 1
+        for row in dict.fromkeys([job.row for job in jobs]):
+            if time.monotonic() - start >= self.plan.alone:
+                break
+            for job in [job for job in jobs if job.row == row]:
+                self._done(job)
+                made.append(job)
+        self.side_by_side = self.plan.jobs
+        return made
+
+    def _checks(self, row: Row) -> Iterator[Job]:
+        """What is asked of a row: with CUDA graphs errors alone, of those who have them."""
+        named = [name for name in (STATOR, PEER, EAGER, FAST) if name in self.plan.checked]
+        named = [name for name in named if name in _RECORDING or not row.graphs]
+        firsts = [name for name in named if name in _RECORDING]
+        if row.task != TRAINING:
+            yield from [Job("first", self._check_both, row, name) for name in firsts]
+        elif not row.graphs:
+            yield from [Job("first", self._check_first, row, name) for name in firsts]
+        rest = [name for name in named if row.task == TRAINING or name not in firsts]
+        yield from [Job("errors", self._check_errors, row, name) for name in rest]
 
     def _check_both(self, row: Row, compiler: str) -> None:
         with self._running(row, compiler, "first") as worker:
@@ -154,12 +210,11 @@ class Rows:
             self.book.note(row, compiler, **self._ask(worker, "errors"))
 
     def _check_first(self, row: Row, compiler: str) -> None:
-        if compiler != EAGER:
-            with self._running(row, compiler, "first") as worker:
-                self._first(row, compiler, worker)
+        with self._running(row, compiler, "first") as worker:
+            self._first(row, compiler, worker)
 
     def _check_errors(self, row: Row, compiler: str) -> None:
-        """Of few layers, without dropout."""
+        """Without dropout, and in training of few layers."""
         with self._running(row, compiler, "errors", comparable=True) as worker:
             self._ask(worker, "first")
             self.book.note(row, compiler, **self._ask(worker, "errors"))
@@ -175,10 +230,13 @@ class Rows:
             yield worker
 
     def _first(self, row: Row, compiler: str, worker: Worker) -> None:
-        mark = self._caches(row, compiler) / "filled"
-        kind = "warm" if mark.exists() else "cold"
+        """The first call: `cold` with empty caches, `warm` with those of an earlier one, `kernels_kept` with those of
+        the row without CUDA graphs, which has the same kernels.
+        """
+        mark, plain = self._mark(row, compiler), self._mark(row._replace(graphs=False), compiler)
+        kind = "warm" if mark.exists() else "kernels_kept" if plain.exists() else "cold"
         answer = self._ask(worker, "first")
-        self.book.note(row, compiler, **{kind: answer.pop("seconds")}, jobs=self.plan.jobs, **answer)
+        self.book.note(row, compiler, **{kind: answer.pop("seconds")}, jobs=self.side_by_side, **answer)
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
@@ -187,51 +245,64 @@ class Rows:
     def time(self, rows: Sequence[Row]) -> None:
         """Times of calls, memory, and first calls with filled caches."""
         waiting = list(rows)
+        self._alone([
+            Job("first", self._check_first, row, name)
+            for row in rows
+            for name in self.plan.compilers(row)
+            if name in _RECORDING and self._mark(row, name).exists()
+        ])  # fmt: skip
         while waiting and self.plan.left > 0:
             some = self._batch(waiting)
-            with ExitStack() as alive:
-                self._time(some, alive)
+            self._time(some)
             if not self.plan.filled_only:
                 self._warm(some)
+        for row in waiting:
+            for compiler in self.plan.compilers(row):
+                self.book.leave_out(row, compiler, "calls")
 
     def _batch(self, waiting: list[Row]) -> list[Row]:
         """Take as many rows as fit: a process for each of their compilers."""
         some: list[Row] = []
-        free, places = float(MEMORY), max(self.plan.jobs, len(self.plan.compilers))
+        free, places = float(MEMORY), self.plan.jobs
         while waiting:
-            taken = gib(waiting[0]) * len(self.plan.compilers)
-            places -= len(self.plan.compilers)
-            free -= taken
+            count = len(self.plan.compilers(waiting[0]))
+            places -= count
+            free -= gib(waiting[0]) * count
             if some and (free < 0 or places < 0):
                 break
             some.append(waiting.pop(0))
         return some
 
-    def _time(self, some: Sequence[Row], alive: ExitStack) -> None:
-        jobs = [(row, compiler) for row in some for compiler in self.plan.compilers]
+    def _time(self, some: Sequence[Row]) -> None:
+        jobs = [(row, compiler) for row in some for compiler in self.plan.compilers(row)]
         if self.plan.filled_only:
-            jobs = [job for job in jobs if job[1] == EAGER or (self._caches(*job) / "filled").exists()]
+            jobs = [job for job in jobs if job[1] == EAGER or self._mark(*job).exists()]
+        started: dict[tuple[Row, str], Worker] = {}
         ready: dict[tuple[Row, str], Worker] = {}
 
         def prepare(job: tuple[Row, str]) -> None:
             with self.book.failures(*job, "first", self._log(*job)):
-                worker = alive.enter_context(self._worker(*job))
+                started[job] = worker = self._worker(*job)
                 self._first(*job, worker)
                 ready[job] = worker
 
         with ThreadPoolExecutor(self.plan.jobs) as pool:
-            list(pool.map(prepare, jobs))
-        for row in some:
-            workers = {compiler: ready[row, compiler] for compiler in self.plan.compilers if (row, compiler) in ready}
-            self._rounds(row, workers)
-            for compiler, worker in workers.items():
-                with self.book.failures(row, compiler, "memory", self._log(row, compiler)):
-                    self.book.note(row, compiler, **self._ask(worker, "memory"))
-                    if row in self.plan.profiled:
-                        text = self._ask(worker, "profile")
-                        name = f"profile {row} {compiler}.txt".replace(" ", "-")
-                        (self.plan.logs / name).write_text(text, encoding="utf-8")
-                worker.close()
+            try:
+                list(pool.map(prepare, jobs))
+                for row in some:
+                    self._timed(row, {name: ready[row, name] for name in self.plan.timed if (row, name) in ready})
+            finally:
+                list(pool.map(Worker.close, started.values()))
+
+    def _timed(self, row: Row, workers: dict[str, Worker]) -> None:
+        self._rounds(row, workers)
+        for compiler, worker in workers.items():
+            with self.book.failures(row, compiler, "memory", self._log(row, compiler)):
+                self.book.note(row, compiler, **self._ask(worker, "memory"))
+                if row in self.plan.profiled:
+                    text = self._ask(worker, "profile")
+                    name = f"profile {row} {compiler}.txt".replace(" ", "-")
+                    (self.plan.logs / name).write_text(text, encoding="utf-8")
 
     def _rounds(self, row: Row, workers: dict[str, Worker]) -> None:
         samples: dict[str, list[list[float]]] = {}
@@ -250,10 +321,11 @@ class Rows:
             self.book.note(row, compiler, ms=[_median(r) for r in rounds], host=[_median(r) for r in host[compiler]])
 
     def _warm(self, some: Sequence[Row]) -> None:
-        jobs = [(row, compiler) for row in some for compiler in self.plan.compilers if compiler != EAGER]
+        jobs = [(row, compiler) for row in some for compiler in self.plan.compilers(row) if compiler != EAGER]
 
         def again(job: tuple[Row, str]) -> None:
-            if not any("warm" in r for r in self._noted(*job)) and (self._caches(*job) / "filled").exists():
+            noted = any("warm" in r for r in self._noted(*job))
+            if not noted and self._mark(*job).exists() and self.plan.left > 0:
                 with self._running(*job, "warm") as worker:
                     self._first(*job, worker)
 
@@ -274,11 +346,16 @@ class Rows:
         plan = self.plan
         spec = Spec(row, compiler, plan.device, comparable, plan.scale)
         suffix = "-comparable" * comparable
-        caches = plan.caches / _name(row, compiler + suffix)
-        return Worker(spec, caches, self._log(row, compiler, suffix), plan.compile_threads)
+        caches = self._caches(row, compiler, suffix)
+        threads = max(plan.cores // self.side_by_side, 1)
+        return Worker(spec, caches, self._log(row, compiler, suffix), self.side_by_side, threads)
 
-    def _caches(self, row: Row, compiler: str) -> Path:
-        return self.plan.caches / _name(row, compiler)
+    def _caches(self, row: Row, compiler: str, suffix: str = "") -> Path:
+        return self.plan.caches / _name(row._replace(graphs=False), compiler + suffix)
+
+    def _mark(self, row: Row, compiler: str) -> Path:
+        """There once a first call has filled the caches."""
+        return self._caches(row, compiler) / f"filled{'-graphs' * row.graphs}"
 
     def _log(self, row: Row, compiler: str, suffix: str = "") -> Path:
         return self.plan.logs / f"{_name(row, compiler + suffix)}.log"

@@ -18,6 +18,10 @@ class WorkerFailed(RuntimeError):
     """A process failed at an order, took too long, or ended; carries the traceback, or the end of what it printed."""
 
 
+class TookTooLong(WorkerFailed):
+    """A process had no time to answer an order."""
+
+
 def context() -> Any:
     """Forks of a process that has imported what all need."""
     made = multiprocessing.get_context("forkserver")
@@ -26,15 +30,19 @@ def context() -> Any:
 
 
 class Worker:
-    """A process of one program; what its compiler keeps for other processes lies under `caches`."""
+    """A process of one program; what its compiler keeps for other processes lies under `caches`.
 
-    def __init__(self, spec: Spec, caches: Path, log: Path, compile_threads: int) -> None:
+    It is one of `side_by_side`, so each compiler has `compile_threads` for kernels.
+    """
+
+    def __init__(self, spec: Spec, caches: Path, log: Path, side_by_side: int, compile_threads: int) -> None:
         self.spec, self.log = spec, log
         environment = {
             "STATOR_CACHE_DIR": str(caches / "stator"),
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "torch"),
             "TRITON_CACHE_DIR": str(caches / "triton"),
             "TORCHINDUCTOR_COMPILE_THREADS": str(compile_threads),
+            "LOCAL_WORLD_SIZE": str(side_by_side),  # by which stator shares out the cores
             "STATOR_CHECK_SPEED": "off",
         }
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +58,7 @@ class Worker:
             self.connection.send((name, *given))
             if not self.connection.poll(limit):
                 self.close(kill=True)
-                raise WorkerFailed(f"{name} took longer than {limit:.0f} s")
+                raise TookTooLong(f"{name} took longer than {limit:.0f} s")
             good, answer = self.connection.recv()
         except (OSError, EOFError) as failure:
             self.close(kill=True)

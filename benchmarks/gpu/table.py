@@ -11,14 +11,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.gpu.models import INFERENCE, MODELS, TASKS
-from benchmarks.gpu.step import COMPILERS, EAGER, PEER, STATOR, Row
+from benchmarks.gpu.step import COMPILERS, EAGER, FAST, PEER, STATOR, Row
 from benchmarks.markdown import figure, head, line, power
 from benchmarks.models.table import mean
 
 Record = dict[str, Any]
 Figures = dict[str, Any]
 #: Stage → what it gives.
-_GIVES = {"first": ("cold", "warm"), "warm": ("warm",), "errors": ("error",), "calls": ("ms",), "memory": ("peak_mib",)}
+_GIVES = {
+    "first": ("cold", "warm", "kernels_kept"), "warm": ("warm",), "errors": ("error",), "calls": ("ms",),
+    "memory": ("peak_mib",),
+}  # fmt: skip
+_FIRST = ("cold", "warm")
+#: What of eager's holds with CUDA graphs too, which it has not.
+_EAGERS = ("ms", "host", "error", "rms", "peak_mib")
 _SAID = {
     INFERENCE: "inference, parameters and inputs of bfloat16, no gradients",
     "training": "training under autocast to bfloat16: forward, backward and a step of fused AdamW",
@@ -26,15 +32,32 @@ _SAID = {
 
 
 def merge(records: Iterable[Record]) -> dict[Row, dict[str, Figures]]:
-    """The figures of each row and compiler: of several of a kind the latest; a success ends a failure at its stage."""
+    """The figures of each row and compiler: of several of a kind the latest; a success ends a failure at its stage.
+
+    Of first calls it is the latest of those that were made beside the fewest others. With CUDA graphs eager's figures
+    are those without.
+    """
     rows: dict[Row, dict[str, Figures]] = {}
     for record in records:
-        figures = rows.setdefault(Row(record["model"], record["task"], record["graphs"]), {})
-        figures = figures.setdefault(record["compiler"], {})
+        of_row = rows.setdefault(Row(record["model"], record["task"], record["graphs"]), {})
+        figures = of_row.setdefault(record["compiler"], {})
+        record = {name: value for name, value in record.items() if not _is_behind(name, record, figures)}
         if any(name in record for name in _GIVES.get(figures.get("stage", ""), ())):
             del figures["failed"], figures["stage"]
+        if any(name in record for name in _GIVES.get(figures.get("left_out", ""), ())):
+            del figures["left_out"]
         figures.update({name: value for name, value in record.items() if name not in ("model", "task", "graphs")})
+        figures.update({f"{name}_beside": record["jobs"] for name in _FIRST if name in record and "jobs" in record})
+    for row, by in rows.items():
+        plain = rows.get(row._replace(graphs=False), {}).get(EAGER, {})
+        if row.graphs and EAGER not in by and plain:
+            by[EAGER] = {name: value for name, value in plain.items() if name in _EAGERS}
     return rows
+
+
+def _is_behind(name: str, record: Record, figures: Figures) -> bool:
+    """Whether there is a first call that fewer others ran beside."""
+    return name in _FIRST and f"{name}_beside" in figures and figures[f"{name}_beside"] < record.get("jobs", 0)
 
 
 def page(rows: dict[Row, dict[str, Figures]]) -> str:
@@ -49,7 +72,7 @@ def page(rows: dict[Row, dict[str, Figures]]) -> str:
             if found:
                 shown = {row: rows[row] for row in found}
                 parts += [f"### {_SAID[task]}{', with CUDA graphs' * graphs}", speed(shown), first(shown)]
-                parts += troubles(shown)
+                parts += [*errors(shown), *troubles(shown)]
     return "\n\n".join(parts)
 
 
@@ -71,10 +94,12 @@ def speed(rows: dict[Row, dict[str, Figures]]) -> str:
 
 
 def first(rows: dict[Row, dict[str, Figures]]) -> str:
-    """First calls in seconds, errors against float64, and memory: stator's, torch.compile's, and the ratio."""
+    """First calls in seconds, and memory: stator's, torch.compile's, and the ratio.
+
+    A star is on first calls that were made beside others.
+    """
     kinds: list[tuple[str, str, Callable[[float], str], bool]] = [
         ("cold s", "cold", lambda x: figure(x, 1), True), ("warm s", "warm", lambda x: figure(x, 2), True),
-        ("error", "error", power, False), ("mean error", "rms", power, False),
         ("peak MiB", "peak_mib", lambda x: figure(x, 0), False),
     ]  # fmt: skip
     lines = head(["model", *[cell for name, *_ in kinds for cell in (name, f"{PEER}'s", "ratio")]])
@@ -85,11 +110,39 @@ def first(rows: dict[Row, dict[str, Figures]]) -> str:
             ours, theirs = [float(by.get(name, {}).get(field, math.nan)) for name in (STATOR, PEER)]
             ratio = (theirs / ours if inverse else ours / theirs) if ours and theirs else math.nan
             ratios.setdefault(field, []).append(ratio)
-            cells += [shown(ours), shown(theirs), figure(ratio, 2)]
+            beside = "*" * (ratio == ratio and by[STATOR].get(f"{field}_beside", 1) > 1)
+            cells += [shown(ours), shown(theirs), figure(ratio, 2) + beside]
         lines.append(line(cells))
-    means = [cell for values in ratios.values() for cell in ("", "", figure(mean(values), 2))]
-    lines.append(line(["geometric mean", *means]))
+    worst = {field: _least if inverse else _most for _, field, _, inverse in kinds}
+    for name, of in (("geometric mean", dict.fromkeys(worst, mean)), ("worst", worst)):
+        found = [cell for field, values in ratios.items() for cell in ("", "", figure(of[field](values), 2))]
+        lines.append(line([name, *found]))
     return "\n".join(lines)
+
+
+def errors(rows: dict[Row, dict[str, Figures]]) -> list[str]:
+    """Errors against float64, in the mean square and of the worst element; stator's as parts of torch.compile's."""
+    compilers = [name for name in COMPILERS if any("rms" in by.get(name, {}) for by in rows.values())]
+    ours = [name for name in (STATOR, FAST) if name in compilers]
+    kinds = (("mean error", "rms"), ("worst", "error"))
+    titles = [
+        cell for what, _ in kinds for cell in (*[f"{what}: {c}" for c in compilers], *[f"{c}, part" for c in ours])
+    ]
+    lines = head(["model", *titles])
+    parts: dict[tuple[str, str], list[float]] = {}
+    for row, by in rows.items():
+        cells = [row.model]
+        for _, field in kinds:
+            found = {name: float(by.get(name, {}).get(field, math.nan)) for name in COMPILERS}
+            cells += [power(found[name]) for name in compilers]
+            for name in ours:
+                parts.setdefault((field, name), []).append(found[name] / found[PEER] if found[PEER] else math.nan)
+                cells.append(figure(parts[field, name][-1], 2))
+        lines.append(line(cells))
+    empty = [""] * len(compilers)
+    most = [[figure(_most(parts[field, name]), 2) for name in ours] for _, field in kinds]
+    lines.append(line(["most", *[cell for found in most for cell in (*empty, *found)]]))
+    return ["\n".join(lines)] if compilers else []
 
 
 def times(by: dict[str, Figures], other: str) -> float:
@@ -100,10 +153,12 @@ def times(by: dict[str, Figures], other: str) -> float:
 
 
 def troubles(rows: dict[Row, dict[str, Figures]]) -> list[str]:
-    """What failed, and what was told."""
+    """What failed, what was told, and what there was no time for."""
     lines = []
     for row, by in rows.items():
         for name, figures in by.items():
+            if "left_out" in figures:
+                lines.append(f"- {row.model}: no time was left for {name} ({figures['left_out']})")
             if "failed" in figures:
                 lines.append(f"- {row.model}: {name} failed ({figures['stage']}): {figures['failed']}")
             lines += [f"- {row.model}: {name} told: {text}" for text in figures.get("told", ())]
@@ -116,6 +171,10 @@ def _ms(by: dict[str, Figures], name: str) -> float:
 
 def _median(values: Sequence[float] | None) -> float:
     return statistics.median(values) if values else math.nan
+
+
+def _most(values: Iterable[float]) -> float:
+    return -_least([-value for value in values])
 
 
 def _least(values: Iterable[float]) -> float:

@@ -160,10 +160,14 @@ def _most(homes: Iterable[Home], schedule: Schedule) -> int:
 
 
 def _made(schedule: Schedule) -> list[Home]:
-    """Results and what operators return."""
+    """Results and what operators return, and what takes their memory over."""
     lives = lifetimes(schedule.steps, [out.buffer for out in schedule.outputs if isinstance(out, View)])
-    own = (*schedule.memory.allocated, *schedule.memory.returned)
-    return [(hint(schedule.buffers[name].nbytes), *lives[name]) for name in own if name in lives]
+    memory = schedule.memory
+    own = {name: lives[name] for name in (*memory.returned, *memory.allocated) if name in lives}
+    for name, donor in reversed(memory.aliases):  # the last one of a chain first
+        if name in own and donor in own:
+            own[donor] = own[donor][0], own.pop(name)[1]
+    return [(hint(schedule.buffers[name].nbytes), *life) for name, life in own.items()]
 
 
 def _workspaces(schedule: Schedule, device: Device) -> list[Home]:

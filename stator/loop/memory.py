@@ -1,7 +1,8 @@
 """Decide: where intermediate buffers live. One arena; buffers whose lives do not meet may share bytes.
 
 Lives are counted in steps. Large buffers are placed first, each at the lowest offset that is free during its life. A
-kernel's result takes the place of an operand that dies in it where the kernel reads and writes it at the same index.
+kernel's result takes the place of an operand that dies in it where the kernel reads and writes it at the same index:
+in the arena, or in memory that an operator has made and nobody else has, as a convolution's result.
 Inputs and outputs are never in the arena. Neighbour: `verify.verify_memory` checks the plan.
 """
 
@@ -29,13 +30,18 @@ def plan(
     given = set(inputs)
     outside = {*given, *kept, *returned}
     placed = {name: life for name, life in lives.items() if name not in outside}
-    aliases = _in_place(steps, buffers, placed)
-    blocks = _blocks(placed, buffers, aliases)
+    lent = {b.name for s in steps if not isinstance(s, Launch) and s.extern.fresh for b in s.extern.outputs}
+    lent = {name for name in lent.intersection(returned, lives) if name not in kept and not buffers[name].opaque}
+    aliases = _in_place(steps, buffers, placed, {name: lives[name] for name in lives if name in lent})
+    roots = _roots(placed, aliases)
+    over = [name for name in placed if roots[name] in lent]
+    placed = {name: life for name, life in placed.items() if roots[name] not in lent}
+    blocks = _blocks(placed, buffers, roots)
     offsets, size = offsets_of(blocks, hint)
     offsets = {name: offsets[name] for name in placed}
     elsewhere = given.union(returned)
     own = tuple([name for name in kept if name in lives and name not in elsewhere])
-    return MemoryPlan(size, offsets, own, tuple(returned), tuple(aliases.items()), blocks)
+    return MemoryPlan(size, offsets, (*own, *over), tuple(returned), tuple(aliases.items()), blocks)
 
 
 def lifetimes(steps: Iterable[Step], kept: Iterable[str]) -> Lives:
@@ -66,8 +72,9 @@ def extents(buffer: Buffer, offset: int) -> tuple[int, int]:
 # -- in place --------------------------------------------------------------------------------------
 
 
-def _in_place(steps: Sequence[Step], buffers: Mapping[str, Buffer], lives: Lives) -> dict[str, str]:
-    """Result -> the operand whose bytes it may take over."""
+def _in_place(steps: Sequence[Step], buffers: Mapping[str, Buffer], lives: Lives, lent: Lives) -> dict[str, str]:
+    """Result -> the operand whose bytes it may take over, `lent` ones included."""
+    donors = {**lives, **lent}
     aliases: dict[str, str] = {}
     taken: set[str] = set()
     for number, step in enumerate(steps):
@@ -78,7 +85,7 @@ def _in_place(steps: Sequence[Step], buffers: Mapping[str, Buffer], lives: Lives
         dying = {
             param.name: name
             for param, name in zip(params, names, strict=True)
-            if param.role == "in" and name in lives and lives[name][1] == number and name not in taken
+            if param.role == "in" and name in donors and donors[name][1] == number and name not in taken
         }
         for param, name in zip(params, names, strict=True):
             if param.role != "out" or name not in lives or lives[name][0] != number or not dying:
@@ -109,13 +116,20 @@ def overwrites(kernel: Kernel, source: str, result: str) -> bool:
 # -- blocks ----------------------------------------------------------------------------------------
 
 
-def _blocks(lives: Lives, buffers: Mapping[str, Buffer], aliases: Mapping[str, str]) -> tuple[Block, ...]:
+def _roots(lives: Lives, aliases: Mapping[str, str]) -> dict[str, str]:
+    """For each buffer the first of those that take its bytes one after another."""
+    roots: dict[str, str] = {}
+    for name in lives:
+        donor = aliases.get(name, name)
+        roots[name] = roots.get(donor, donor)
+    return roots
+
+
+def _blocks(lives: Lives, buffers: Mapping[str, Buffer], roots: Mapping[str, str]) -> tuple[Block, ...]:
     """Buffers joined in place are one block with their joint life."""
-    root: dict[str, str] = {}
     members: dict[str, list[str]] = {}
     for name in lives:
-        root[name] = root[aliases[name]] if name in aliases else name
-        members.setdefault(root[name], []).append(name)
+        members.setdefault(roots[name], []).append(name)
     return tuple([
         Block(tuple(names), buffers[first].nbytes, min(lives[n][0] for n in names), max(lives[n][1] for n in names))
         for first, names in members.items()

@@ -154,7 +154,8 @@ class Extern:
 
     One with `effects` runs whether its results are read or not; those that do more than check stay in their order.
     `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
-    One that `fails` may raise for the values that it is given. One that is `foreign` is code of the program.
+    One that `fails` may raise for the values that it is given. One that is `foreign` is code of the program. Results of
+    one that is `fresh` lie in memory that it has made and that nobody else has.
     With a `kernel` it is that, launched on the memory of its arguments and then of its outputs.
     """
 
@@ -168,6 +169,7 @@ class Extern:
     taken: tuple[int, ...] = (0,)
     fails: bool = True
     foreign: bool = False
+    fresh: bool = False
     kernel: Kernel | None = None
 
     @property

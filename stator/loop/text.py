@@ -142,10 +142,10 @@ def schedule_text(schedule: Schedule, told: Sequence[str] = ()) -> str:
     memory = schedule.memory
     out += [f"return {', '.join(map(_output, schedule.outputs))}", "", f"arena {memory.arena_bytes} bytes"]
     donors = dict(memory.aliases)
-    for name, offset in memory.offsets.items():
+    homes = [*memory.offsets.items(), *[(name, "allocated") for name in memory.allocated]]
+    for name, home in homes:
         over = f"  over {donors[name]}" if name in donors else ""
-        out.append(f"  {offset:>10} {buffer_text(schedule.buffers[name])}{over}")
-    out += [f"   allocated {buffer_text(schedule.buffers[name])}" for name in memory.allocated]
+        out.append(f"  {home:>10} {buffer_text(schedule.buffers[name])}{over}")
     out += [f"    returned {buffer_text(schedule.buffers[name])}" for name in memory.returned]
     out += schedule.layouts
     return "\n".join(out) + "\n"

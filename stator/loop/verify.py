@@ -240,6 +240,8 @@ def verify_memory(
     for view in _views(outputs):
         _require(view.buffer not in memory.offsets, view.buffer, "is an output and lives in the arena")
     pairs = set(memory.aliases)
+    for one, other in pairs:
+        _require(live[one][0] == live[other][1], one, f"takes the memory of {other}, which something reads later")
     placed = [(name, *extents(buffers[name], offset)) for name, offset in memory.offsets.items()]
     for i, (one, start, end) in enumerate(placed):
         _require(end <= memory.arena_bytes, one, "leaves the arena")

@@ -54,6 +54,13 @@ TOTAL = frozenset(
     "_scaled_dot_product_efficient_attention_backward".split()
 )
 
+#: Operators of PyTorch whose results lie in memory that they have made, and that nobody else has.
+FRESH = frozenset(
+    "mm bmm addmm baddbmm convolution convolution_backward max_pool2d_with_indices_backward "
+    "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_cudnn_attention".split()
+)
+
 
 def target_name(target: Any) -> str:
     """An overload as "namespace.name.overload"."""
@@ -112,7 +119,9 @@ def call(
     hint = node.name if node is not None else target
     namespace, name, _ = target.split(".")
     fails, foreign = namespace != "aten" or name not in TOTAL, namespace not in OURS
-    context.nodes.append(Extern(hint, target, views, named, tuple(buffers), out, effects, tuple(taken), fails, foreign))
+    fresh = namespace == "aten" and name in FRESH
+    made = Extern(hint, target, views, named, tuple(buffers), out, effects, tuple(taken), fails, foreign, fresh)
+    context.nodes.append(made)
     return values[0] if single else tuple(values)
 
 

@@ -87,20 +87,42 @@ def _saves_a_pass(context: Context) -> bool:
 
     What is costly runs beside loads in a kernel of its own, and after all products of a tile in theirs.
     """
-    assert context.node is not None
-    stored, rest = False, list(context.node.users)
+    product = context.node
+    assert product is not None
+    stored, rest = False, [product]
     for _ in range(READERS + 1):
         if not rest:
             return stored
+        node = rest.pop()
+        readers = _readers(node)
+        taken = [user for user in readers if _line(user) is None]
+        if any(not _is_plain(user, product) for user in taken):
+            stored = True  # in memory there, for whatever else reads it
+            continue
+        computed = [user for user in readers if user not in taken]
+        if not all(_is_cheap(line) and _is_as_large(user, product) for user in computed if (line := _line(user))):
+            return False
+        rest.extend(computed)
+    return False
+
+
+def _readers(node: Node) -> list[Node]:
+    """Who reads a value, or views of it."""
+    found: dict[Node, None] = {}
+    rest = [*node.users]
+    while rest:
         user = rest.pop()
-        line = PRIMITIVES.get(user.target) if user.op == "call_function" else None  # type: ignore[call-overload]
-        if user.op == "output" or (user.op == "call_function" and (line is None or line.kind == "extern")):
-            stored = stored or not _is_plain(user, context.node)
-        elif line is not None and _is_cheap(line) and _is_as_large(user, context.node):
+        if is_view(user):
             rest.extend(user.users)
         else:
-            return False
-    return False
+            found[user] = None
+    return [*found]
+
+
+def _line(node: Node) -> Primitive | None:
+    """What computes a node among others; None where it is an operator of PyTorch, or the result."""
+    line = PRIMITIVES.get(node.target) if node.op == "call_function" else None  # type: ignore[call-overload]
+    return None if line is None or line.kind == "extern" else line
 
 
 def _is_cheap(line: Primitive) -> bool:

@@ -6,17 +6,20 @@ import json
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu.measure import Book, Budget, gib
+from benchmarks.gpu.measure import Book, Budget, Job, Plan, Rows, gib
 from benchmarks.gpu.models import MODELS, shallow
-from benchmarks.gpu.step import EAGER, PEER, STATOR, Row
+from benchmarks.gpu.processes import TookTooLong
+from benchmarks.gpu.step import COMPILERS, EAGER, FAST, PEER, STATOR, Row
 from benchmarks.gpu.table import merge, page, times
 from benchmarks.gpu.worker import root_mean_square
 
@@ -31,15 +34,26 @@ RECORDS = [
     record(BERT, EAGER, ms=[4.0, 6.0], host=[3.0]),
     record(BERT, STATOR, failed="out of memory", stage="first"),
     record(BERT, STATOR, ms=[2.0, 2.0], host=[1.0], cold=2.0, warm=1.0, error=1e-3, rms=2e-4, peak_mib=100.0),
+    record(BERT, STATOR, warm=1.0, jobs=1),
+    record(BERT, STATOR, warm=9.0, jobs=14),
     record(BERT, PEER, ms=[3.0, 3.0], host=[2.5], cold=20.0, warm=6.0, error=2e-3, rms=2e-4, peak_mib=110.0),
     record(GPT2, STATOR, ms=[5.0], told=["SlowWarning: slow"]),
     record(GPT2, PEER, failed="RuntimeError: overwritten", stage="calls"),
+    record(GPT2._replace(graphs=False), EAGER, ms=[7.0], host=[6.0], error=1e-3, rms=1e-3),
+    record(GPT2._replace(graphs=False), FAST, error=1e-3, rms=5e-4),
+    record(GPT2._replace(graphs=False), PEER, left_out="errors"),
+    record(GPT2._replace(graphs=False), PEER, error=2e-3, rms=1e-3),
+    record(GPT2._replace(graphs=False), PEER, left_out="calls"),
 ]
 
 
 def test_later_records_complete_earlier_ones() -> None:
     rows = merge(RECORDS)
-    assert set(rows) == {BERT, GPT2} and set(rows[BERT]) == {EAGER, STATOR, PEER}
+    plain = GPT2._replace(graphs=False)
+    assert set(rows) == {BERT, GPT2, plain} and set(rows[BERT]) == {EAGER, STATOR, PEER}
+    assert rows[BERT][STATOR]["warm"] == 1.0  # which was made alone
+    assert rows[plain][PEER]["left_out"] == "calls" and rows[plain][PEER]["rms"] == 1e-3
+    assert rows[GPT2][EAGER]["ms"] == [7.0] and times(rows[GPT2], EAGER) == 1.4  # it has no CUDA graphs
     assert times(rows[BERT], EAGER) == 2.5 and times(rows[BERT], PEER) == 1.5
     assert math.isnan(times(rows[GPT2], PEER))
 
@@ -80,8 +94,68 @@ def test_errors_in_the_mean_square() -> None:
 
 
 def test_every_model_has_its_rows() -> None:
-    options = command.parser().parse_args(["--graphs", "off"])
-    assert len(command.rows(options)) == 2 * len(MODELS) == 30
+    options = command.parser().parse_args([])
+    rows = command.rows(options)
+    assert len(rows) == 4 * len(MODELS) == 60 and [row.graphs for row in rows] == [False] * 30 + [True] * 30
+
+
+def plan(folder: Path, **given: Any) -> Plan:
+    return Plan(COMPILERS, [EAGER, STATOR, PEER], "cuda", folder, folder, 14, 1, 3, 0.1, **given)
+
+
+def test_what_is_asked_of_a_row(tmp_path: Path) -> None:
+    """Both compilers side by side; errors of all; with CUDA graphs only what is another there."""
+    rows = Rows(plan(tmp_path), Book(None, {}))
+    asked = {
+        (row, stage): [job.compiler for job in rows._checks(row) if job.stage == stage]
+        for row in (BERT, BERT._replace(graphs=True), GPT2._replace(graphs=False), GPT2)
+        for stage in ("first", "errors")
+    }
+    assert list(asked.values()) == [
+        *([STATOR, PEER], [EAGER, FAST]),  # whose first calls are compared too
+        *([STATOR, PEER], []),
+        *([STATOR, PEER], [STATOR, PEER, EAGER, FAST]),
+        *([], [STATOR, PEER]),
+    ]
+    assert [rows.plan.compilers(row) for row in (BERT, GPT2)] == [[EAGER, STATOR, PEER], [STATOR, PEER]]
+
+
+def test_some_first_calls_are_made_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the first rows, as long as the seconds last; then all others."""
+    rows = Rows(plan(tmp_path, alone=1.0), Book(None, {}))
+    made: list[tuple[int, str, Row, str]] = []
+
+    def done(job: Job) -> None:
+        made.append((rows.side_by_side, job.stage, job.row, job.compiler))
+        time.sleep(0.6 * (rows.side_by_side == 1))
+
+    monkeypatch.setattr(rows, "_done", done)
+    plain = GPT2._replace(graphs=False)
+    rows.check([plain, BERT])
+    assert made[:2] == [(1, "first", plain, STATOR), (1, "first", plain, PEER)]
+    assert {entry[0] for entry in made[2:]} == {14} and len(made) == len(set(made)) == 10
+
+
+def test_caches_with_graphs_are_those_without(tmp_path: Path) -> None:
+    rows = Rows(plan(tmp_path), Book(None, {}))
+    plain = GPT2._replace(graphs=False)
+    assert rows._caches(GPT2, PEER) == rows._caches(plain, PEER) != rows._caches(plain, STATOR)
+    assert rows._mark(GPT2, PEER) != rows._mark(plain, PEER)
+
+
+def test_what_there_is_no_time_for_is_told(tmp_path: Path) -> None:
+    out = tmp_path / "records.jsonl"
+    rows = Rows(plan(tmp_path, end=0.0), Book(out, {}))
+    rows.check([BERT])
+    rows.time([BERT])
+    told = [(record["compiler"], record["left_out"]) for record in command.read([out])]
+    assert told == [
+        *((STATOR, "first"), (PEER, "first"), (EAGER, "errors"), (FAST, "errors")),
+        *((EAGER, "calls"), (STATOR, "calls"), (PEER, "calls")),
+    ]
+    with Rows(plan(tmp_path), rows.book).book.failures(GPT2, PEER, "first", tmp_path / "log"):
+        raise TookTooLong("first took longer than 3 s")
+    assert command.read([out])[-1]["left_out"] == "first"
 
 
 def test_a_run_on_the_host(tmp_path: Path) -> None:

@@ -59,10 +59,13 @@ class Build:
         self.nodes.append(Nest(buffer, axes, (walked,), body(*axes, walked), at(buffer, *points)))
         return buffer
 
-    def extern(self, target: str, arguments: Sequence[Buffer], size: Sequence[int], out: bool = True) -> Buffer:
+    def extern(
+        self, target: str, arguments: Sequence[Buffer], size: Sequence[int], out: bool = True, fresh: bool = False
+    ) -> Buffer:
         buffer = self.new(size)
         views = tuple(View(a.name, a.size, a.stride) for a in arguments)
-        self.nodes.append(Extern(f"e{len(self.nodes)}", target, views, (), (buffer,), f"{target}.out" if out else None))
+        into = f"{target}.out" if out else None
+        self.nodes.append(Extern(f"e{len(self.nodes)}", target, views, (), (buffer,), into, fresh=fresh))
         return buffer
 
     def program(self, *outputs: Buffer) -> Program:

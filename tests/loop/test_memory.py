@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stator.base.placement import ALIGNMENT, place
 from stator.loop import memory
 from stator.loop.expr import op
+from stator.loop.footprint import settle
 from stator.loop.kernel import Call, MemoryPlan
 from stator.loop.nest import Buffer, Extern, View
 from stator.loop.schedule import schedule
@@ -100,6 +101,29 @@ def test_kinds_of_places() -> None:
     assert set(plan.offsets) == {middle.name}
     assert plan.allocated == (y.name,)
     assert plan.returned == (fresh.name,)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_memory_that_an_operator_has_made(fresh: bool) -> None:
+    """A kernel writes over it where nobody else has it and it is no result; what does so is not in the arena."""
+    b = Build()
+    x = b.input(4, 64)
+    made, kept = [b.extern("aten.f", [x], [4, 64], out=False, fresh=fresh) for _ in range(2)]
+    one = b.pointwise([4, 64], lambda i, j: op("exp", get(made, i, j)))
+    folded = b.extern("aten.g", [one], [4, 64])
+    two = b.pointwise([4, 64], lambda i, j: op("mul", get(one, i, j), get(folded, i, j)))
+    three = b.pointwise([4, 64], lambda i, j: op("exp", get(kept, i, j)))
+    found = schedule(b.program(b.extern("aten.h", [two, three], [4, 64]), kept), typical("cpu"))
+    verify_schedule(found)
+    plan, over = found.memory, dict(found.memory.aliases)
+    if fresh:
+        assert over == {one.name: made.name, two.name: one.name}
+        assert {one.name, two.name} < set(plan.allocated) and set(plan.offsets) == {folded.name, three.name}
+    else:
+        assert over == {two.name: one.name} and {one.name, two.name} < set(plan.offsets)
+    assert settle(found, None, device=typical("cpu"))[2].peak == 4 * made.nbytes
+    with pytest.raises(GrammarError, match="which something reads later"):
+        verify_schedule(replace(found, memory=replace(plan, aliases=((one.name, kept.name),))))
 
 
 def test_arena_is_reused_by_layers() -> None:

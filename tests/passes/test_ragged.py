@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,8 +18,14 @@ from torch import Tensor, fx, nn
 import stator
 from benchmarks.worker import error
 from stator.base.device import Device
+from stator.loop.kernel import Call
+from stator.loop.schedule import schedule
+from stator.lowering import lower
 from stator.passes import ragged
+from stator.prims import DECOMPOSITIONS, PRIMITIVES
+from stator.targets import typical
 from stator.targets.cpu import record
+from tests.cases.graphs import trace
 
 OPTIONS: dict[str, object] = {"strict": True, "cache": False}
 WORDS = 1003
@@ -108,3 +115,26 @@ def test_copies_are_paid_for(sizes: list[tuple[int, ...]], monkeypatch: pytest.M
     a, b = torch.randn(64, 64).bfloat16(), torch.randn(64, 515).bfloat16()
     stator.compile(torch.mm, fullgraph=True, options=OPTIONS)(a, b)
     assert sizes == [(64, 64, 515)]
+
+
+def head(x: Tensor, w: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Logits for the caller; in float32 they are a kernel's, which reads those of half type wherever they lie."""
+    logits = (x.flatten(0, 1) @ w.t()).view(*x.shape[:2], -1)
+    return (logits if logits.dtype is dtype else logits.to(dtype),)
+
+
+@pytest.mark.parametrize(("dtype", "bordered"), [(torch.bfloat16, False), (torch.float32, True)])
+def test_tiles_store_what_would_be_cut(dtype: torch.dtype, bordered: bool) -> None:
+    """On a GPU the caller's logits are in memory once, whatever their columns are: a kernel of ours computes them."""
+    device, inputs = typical("cuda"), [torch.ones(8, 512, 768).bfloat16(), torch.ones(50257, 768).bfloat16()]
+    gm, _ = trace(partial(head, dtype=dtype), inputs, DECOMPOSITIONS)
+    loops = {operator for operator, line in PRIMITIVES.items() if line.kind != "extern"}
+    result = gm.graph.output_node()
+    kept = {node for node in result.all_input_nodes if isinstance(node, fx.Node)}
+    ragged.pad(gm.graph, kept, device, loops)
+    assert any(node.target is torch.ops.aten.constant_pad_nd.default for node in gm.graph.nodes) is bordered
+    made = schedule(lower(gm, "head", device), device)
+    assert any(isinstance(step, Call) and step.extern.target == "aten.mm.default" for step in made.steps) is bordered
+    assert sorted(buffer.size for buffer in made.buffers.values() if 4096 in buffer.size) == (
+        [(4096, 50264)] if bordered else []
+    )
