@@ -15,11 +15,13 @@ Neighbours: `lowering/attention.py` makes it, `kernel/attention.py` decides, `co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from stator.loop.expr import Expr, load, postorder
 from stator.loop.index import ZERO, Axis
+from stator.sizes import Extent
 
 #: Elements of a row, at most.
 WIDEST: Final = 256
@@ -38,30 +40,31 @@ class Attention:
     """One kernel; strides are in elements, by tensor, along batches, heads, rows and elements of a row.
 
     `kind` is a key of `TENSORS`; each of the `groups` heads of queries that follow one another share a head of keys.
+    How many batches and rows there are may be symbolic.
     """
 
     kind: str
     dtype: str
-    batches: int
+    batches: Extent
     heads: int
     groups: int
-    queries: int
-    keys: int
+    queries: Extent
+    keys: Extent
     width: int  # of a row of q and k
     depth: int  # of a row of v
-    strides: tuple[tuple[str, tuple[int, ...]], ...]
+    strides: tuple[tuple[str, tuple[Extent, ...]], ...]
     scale: float
     causal: bool = False
     score: Expr | None = None
     spares: int = 0  # parameters behind all others that it leaves alone
-    logs: int = 0  # rows of `l`, of which those behind the last are +inf
+    logs: Extent = 0  # rows of `l`, of which those behind the last are +inf
 
     @property
     def axes(self) -> tuple[Axis, Axis, Axis, Axis]:
         """Batches, heads, rows of queries and rows of keys, as `score` knows them."""
         return axes(self.batches, self.heads, self.queries, self.keys)
 
-    def stride(self, tensor: str) -> tuple[int, ...]:
+    def stride(self, tensor: str) -> tuple[Extent, ...]:
         """The strides of a tensor."""
         return dict(self.strides)[tensor]
 
@@ -77,15 +80,23 @@ class Attention:
         nodes = postorder([self.score]) if self.score is not None else ()
         return tuple(dict.fromkeys([node.attr[0] for node in nodes if node.op == "load" and node.attr[0] != SCORE]))
 
+    @property
+    def extents(self) -> Iterator[Extent]:
+        """What it is written with, beside what `score` is."""
+        yield from (self.batches, self.queries, self.keys, self.logs)
+        for _, stride in self.strides:
+            yield from stride
+
     def text(self) -> str:
         """The canonical print."""
         sizes = f"{self.batches}×{self.heads}/{self.groups}×{self.queries}×{self.keys}×{self.width}/{self.depth}"
         strides = ", ".join([f"{name} {'/'.join(map(str, steps))}" for name, steps in self.strides])
         causal = " causal" if self.causal else ""
-        return f"attention {self.kind} {self.dtype} {sizes} by {self.scale!r}{causal}; {strides}"
+        logs = f", {self.logs} logarithms" if self.logs != self.queries else ""
+        return f"attention {self.kind} {self.dtype} {sizes} by {self.scale!r}{causal}{logs}; {strides}"
 
 
-def axes(batches: int, heads: int, queries: int, keys: int) -> tuple[Axis, Axis, Axis, Axis]:
+def axes(batches: Extent, heads: int, queries: Extent, keys: Extent) -> tuple[Axis, Axis, Axis, Axis]:
     """The axes of scores."""
     return Axis("b", batches), Axis("h", heads), Axis("m", queries), Axis("n", keys)
 

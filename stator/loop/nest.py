@@ -155,7 +155,8 @@ class Extern:
     One with `effects` runs whether its results are read or not; those that do more than check stay in their order.
     `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
     One that `fails` may raise for the values that it is given. One that is `foreign` is code of the program.
-    With a `kernel` it is that, launched on the memory of its arguments and then of its outputs.
+    With a `kernel` it is that, launched on the memory of its arguments and then of its outputs; `sizes` are what its
+    symbols are.
     """
 
     name: str
@@ -169,6 +170,7 @@ class Extern:
     fails: bool = True
     foreign: bool = False
     kernel: Kernel | None = None
+    sizes: tuple[Extent, ...] = ()
 
     @property
     def ordered(self) -> bool:

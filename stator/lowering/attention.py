@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -24,16 +25,18 @@ from stator.loop.expr import Expr, Rewriter, load
 from stator.loop.index import Index
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.nest import Buffer, Extern, View
+from stator.loop.resize import Resizer, symbols_of_attention
 from stator.lowering.context import Context
 from stator.lowering.extern import call, read_results
 from stator.lowering.product import TAKES_LOOP
 from stator.lowering.table import replaces
 from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, over, placed
+from stator.sizes import Condition, Extent, Symbol, prove
 from stator.sizes.strides import contiguous, span
 
 #: Weight of a bias up to which it is computed where it is added.
 CHEAP = 16
-#: Elements of a tensor: positions within one have 32 bits.
+#: Elements of a batch: positions within one have 32 bits.
 MOST = 2**31
 
 
@@ -122,9 +125,11 @@ def _may(context: Context, asked: _Call) -> bool:
     tensors = [asked.q, asked.k, asked.v, *([asked.bias] if asked.bias is not None else [])]
     if not context.device.tile_products or asked.dropout:
         return False
-    if any(type(n) is not int or n == 0 for x in tensors for n in x.size):
-        return False
-    (batches, heads, queries, width), (_, shared, keys, _) = asked.q.size, asked.k.size
+    if any(n == 0 for x in tensors for n in x.size) or any(
+        type(n) is not int for x in tensors[:3] for n in x.size[1::2]
+    ):
+        return False  # numbers of heads and elements of rows are numbers
+    (_, heads, queries, width), (_, shared, keys, _) = asked.q.size, asked.k.size
     if {x.dtype for x in tensors[:3]} != {asked.q.dtype} or asked.q.dtype not in HALF:
         return False
     if max(width, asked.v.size[-1]) > WIDEST or heads % shared or asked.v.size[1] != shared:
@@ -133,11 +138,18 @@ def _may(context: Context, asked: _Call) -> bool:
         return False
     if asked.causal and queries != keys:  # libraries do not agree on where the diagonal is
         return False
-    places = [context.place(x) for x in tensors[:3]]
-    if any(type(n) is not int for place in places for n in (place.offset, *place.stride)):
+    if any(type(context.place(x).offset) is not int for x in tensors[:3]):
         return False
-    largest = max(batches * heads * n * m for n, m in ((queries, width), (keys, width), (keys, asked.v.size[-1])))
-    return bool(largest < MOST)
+    return all(reaches < MOST for reaches in _reaches(context, asked) if type(reaches) is int)
+
+
+def _reaches(context: Context, asked: _Call) -> list[Extent]:
+    """How many elements lie between the first and the last of a batch; of what is symbolic a launch asks that."""
+    parts = [(x.size, context.place(x).stride) for x in (asked.q, asked.k, asked.v)]
+    found = [span(size[1:], stride[1:]) for size, stride in parts]
+    if asked.bias is not None:
+        found.append(prod((*asked.q.size[1:3], asked.k.size[2])))
+    return found
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -150,7 +162,7 @@ def _forward(context: Context, out: Sequence[Any], asked: _Call) -> Any:
     result, logs, *others = out
     read = read_results(context.node, len(out))
     o = _buffer(context, result)
-    if isinstance(logs, Spec) and len(logs.size) >= 3 and logs.size[2] >= asked.q.size[2]:
+    if isinstance(logs, Spec) and len(logs.size) >= 3 and prove(Condition("<=", asked.q.size[2], logs.size[2])):
         sums = _buffer(context, logs)
     else:
         sums = context.buffer(asked.q.size[:3], contiguous(asked.q.size[:3]), "f32")
@@ -208,29 +220,39 @@ def _launch(
     read, _ = TENSORS[kind]
     views = [context.view(values[name]) for name in read]
     lying: list[tuple[str, View | Buffer]] = [*zip(read, views, strict=True), *written.items()]
-    strides = [(name, _known(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
+    strides = [(name, tuple(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
     score, extra = _score(context, asked, len(views))
     views += extra
-    (batches, heads, queries, width), (_, shared, keys, _) = _known(asked.q.size), _known(asked.k.size)
+    batches, _, queries, _ = asked.q.size
+    heads, width, shared, depth = _known((*asked.q.size[1::2], *asked.v.size[1::2]))
     attention = Attention(
-        kind, asked.q.dtype, batches, heads, heads // shared, queries, keys, width, _known(asked.v.size)[3],
+        kind, asked.q.dtype, batches, heads, heads // shared, queries, asked.k.size[2], width, depth,
         tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), asked.causal, score, len(spares),
-        _known(written["l"].size)[2] if "l" in written else queries,
+        written["l"].size[2] if "l" in written else queries,
     )  # fmt: skip
     buffers = [*written.values(), *spares]
-    made = _kernel(context, attention, views, buffers)
+    made, sizes = _kernel(context, attention, views, buffers)
     name = context.node.name if context.node is not None else "attention"
-    node = Extern(name, f"stator.attention_{kind}", tuple(views), (), tuple(buffers), fails=False, kernel=made)
+    target = f"stator.attention_{kind}"
+    node = Extern(name, target, tuple(views), (), tuple(buffers), fails=False, kernel=made, sizes=sizes)
     context.nodes.append(node)
 
 
-def _kernel(context: Context, attention: Attention, views: Sequence[View], buffers: Sequence[Buffer]) -> Kernel:
+def _kernel(
+    context: Context, attention: Attention, views: Sequence[View], buffers: Sequence[Buffer]
+) -> tuple[Kernel, tuple[Extent, ...]]:
+    """A kernel, whose symbols are n0, n1, … as those of any other are, and what they are here."""
     params = [
         Param(f"p{i}", context.buffers[view.buffer].dtype, "in", span(view.size, view.stride))
         for i, view in enumerate(views)
     ]
     params += [Param(f"p{i}", buffer.dtype, "out", buffer.span) for i, buffer in enumerate(buffers, len(views))]
-    return kernel((), (), (), tuple(params), attention=attention)
+    found = symbols_of_attention(attention, params)
+    own = {symbol: Symbol(f"n{i}", symbol.low, symbol.high, symbol.hint) for i, symbol in enumerate(found)}
+    resizer = Resizer({symbol: mine.size for symbol, mine in own.items()})
+    *_, resized = resizer.kernel_parts((), (), (), params)
+    made = kernel((), (), (), resized, tuple(own.values()), resizer.attention(attention))
+    return made, tuple([symbol.size for symbol in found])
 
 
 def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, list[View]]:
@@ -240,8 +262,9 @@ def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, lis
         return None, []
     if bias.place is None and bias.weight > CHEAP:
         context.place(bias)
-    batches, heads, queries, keys = _known((*asked.q.size[:3], asked.k.size[2]))
-    at = tuple([axis.index for axis in axes(batches, heads, queries, keys)])
+    batches, _, queries, _ = asked.q.size
+    (heads,) = _known(asked.q.size[1:2])
+    at = tuple([axis.index for axis in axes(batches, heads, queries, asked.k.size[2])])
     value = e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
     views: dict[str, View] = {}
 
@@ -272,5 +295,5 @@ def _value(one: Spec, buffer: Buffer) -> LazyTensor:
 
 def _known(size: Size) -> tuple[int, ...]:
     """A size of numbers."""
-    assert all(type(n) is int for n in size), "symbolic sizes are a library's"
+    assert all(type(n) is int for n in size), "of heads and of elements of a row it is known how many there are"
     return tuple([int(n) for n in size])

@@ -55,10 +55,10 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def wins(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
-    """Whether a product of sizes that are known is ours by rule."""
+    """Whether a product is ours by rule, which goes by what its sizes were in the first call."""
     device, size = context.device, [hint(n) for n in out.size]
     terms = hint(a.size[-1])
-    if out.dtype not in HALF:
+    if out.dtype not in HALF or 0 in size or not _has_vectors(context, out):
         return False
     *_, rows, columns = size
     aligned = VECTOR // ITEMSIZE[out.dtype]
@@ -69,6 +69,17 @@ def wins(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
     work = 2.0 * prod(size) * terms / (device.product_rate * REACHED)
     saved = 2 * ITEMSIZE[out.dtype] * prod(size) / device.bandwidth + device.launch_cost
     return saved > SURE * work * (BEHIND + _waste(size, device))
+
+
+def _has_vectors(context: Context, out: Spec) -> bool:
+    """Whether rows of factors whose strides are symbolic begin where vectors do, so that tiles are loaded in these."""
+    assert context.node is not None
+    for given in context.node.args[-2:]:
+        assert isinstance(given, Node)
+        stride = extents(given.meta["val"].stride())
+        if any(type(step) is not int and step % (VECTOR // ITEMSIZE[out.dtype]) != 0 for step in stride):
+            return False
+    return True
 
 
 def _waste(size: Sequence[int], device: Device) -> float:
@@ -188,16 +199,14 @@ def _loops(node: Node | None, size: Size) -> list[Size]:
 
 
 def divided(size: Size, into: Size) -> list[Size] | None:
-    """Dims as products of runs of other dims; None where these are no such runs, or not all are numbers.
+    """Dims as products of runs of other dims; None where these are no such runs, as far as is known.
 
     divided((6, 8), (2, 3, 4, 2))  ->  [(2, 3), (4, 2)]
     """
-    if any(type(n) is not int for n in (*size, *into)):
-        return None
     parts, start = [], 0
     for n in size:
         end = start + 1
-        while end < len(into) and prod(into[start:end]) < n:
+        while end < len(into) and prod(into[start:end]) != n:
             end += 1
         if prod(into[start:end]) != n or start >= len(into):
             return None
