@@ -85,7 +85,7 @@ def _cudnn_attention(q: Any, k: Any, v: Any, bias: Any, wants_sums: bool, *args:
 
 @rule(aten._scaled_dot_product_efficient_attention.default)
 def _memory_efficient_attention(q: Any, k: Any, v: Any, bias: Any, wants_sums: bool, *args: Any, **kwargs: Any) -> Any:
-    """Heads lie side by side in each row; sums are of rows up to a multiple of 32, which the meta kernel wants known."""
+    """Heads lie side by side in each row; sums are of rows up to a multiple of 32, of any size that is symbolic."""
     batch, heads, length, _ = q.shape
     width = v.shape[-1]
     stride = (length * heads * width, width, heads * width, 1)
