@@ -57,7 +57,7 @@ def scheduled(fn: Callable[..., Any], *inputs: Tensor, device: Device | None = N
 def symbolic(
     fn: Callable[..., Any], examples: Sequence[Tensor], dynamic: set[tuple[int, int]], ours: bool | None = True
 ) -> tuple[Schedule, ...]:
-    """A function as kernels for a GPU where sizes (input, dim) are symbolic; its gradients too if an input wants any."""
+    """A function as kernels for a GPU where sizes (input, dim) are symbolic, and its gradients if some are wanted."""
     joint = traced(captured(fn, examples, dynamic), examples, decompositions=DECOMPOSITIONS)
     parts = partition(joint)
     return tuple([_scheduled(gm, ours) for gm in (parts.forward, parts.backward) if gm is not None])

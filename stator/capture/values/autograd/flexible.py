@@ -2,8 +2,9 @@
 
 In eager PyTorch it asks its own compiler, and computes every score in memory. Here the program's functions of a score
 are mapped over all of them as torch maps them (`vmap.py`), so they end up in the kernel of the softmax; where they
-index by rows and columns, they look up, as they do in eager. What is asked for beside the result ends the graph. It is
-known by name: nobody who does not use it imports it.
+index by rows and columns, they look up, as they do in eager. Half types on a GPU whose scores no function changes are
+`scaled_dot_product_attention`, with the mask, of which kernels of ours compute each element where it is needed. What
+is asked for beside the result ends the graph. It is known by name: nobody who does not use it imports it.
 Neighbours: `vmap.py`, `values/torch/indexing.py`.
 """
 
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
+from stator.base.device import HOST
 from stator.base.errors import GraphBreak
 from stator.capture.source import ConstSource
 from stator.capture.values.registry import NAMED_CALLS, wrap
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.value import Value
 
+#: The dtypes that kernels for attention take.
+HALVES = (torch.float16, torch.bfloat16)
 #: Of its arguments, those that change the result alone, in order.
 PLAIN = ("query", "key", "value", "score_mod", "block_mask", "scale", "enable_gqa")
 #: Those that ask for something else; what they are where nothing is asked for.
@@ -53,8 +58,15 @@ def attend(
     if not enable_gqa and query.size(1) != key.size(1):
         raise ValueError("flex_attention needs enable_gqa=True where heads of queries share one of keys")
     groups = query.size(1) // key.size(1)
+    fused = score_mod is None and query.device.type != HOST and query.dtype in HALVES
+    if fused and block_mask is None:
+        return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=groups > 1)
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    if fused and block_mask is not None:
+        shape = query.size(0), query.size(1), query.size(2), key.size(2)
+        places = [torch.arange(size, device=query.device) for size in shape]
+        return scaled_dot_product_attention(query, key, value, _mapped(block_mask.mask_mod, ())(*places), scale=scale)
     wide = torch.float64 if query.dtype is torch.float64 else torch.float32
     scores = query.to(wide) @ key.to(wide).transpose(-2, -1)
     scores = scores * (query.size(-1) ** -0.5 if scale is None else scale)

@@ -106,3 +106,40 @@ def test_what_eager_refuses_is_refused(wrong: Callable[..., Any]) -> None:
     with pytest.raises(expected.type) as found:
         stator.compile(CALLS["plain"])(*given)
     assert str(found.value) == str(expected.value)
+
+
+def near(b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+    return (m >= n) & (m - n < 100)
+
+
+def of_documents(b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+    return (m // 50 == n // 50) & (m != 7)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mask", [None, causal, near, of_documents])
+@pytest.mark.parametrize("shared", [False, True])
+def test_masks_on_a_gpu(mask: Callable[..., Any] | None, shared: bool) -> None:
+    """No scores are in memory where no function changes them, forward and backward."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    stator.reset()
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4 if i == 0 or not shared else 2, 300, 64, device="cuda").bfloat16() for i in range(3))
+    blocks = None if mask is None else create_block_mask(mask, None, None, 300, 300, device="cuda")
+
+    def step(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return flex_attention(q, k, v, block_mask=blocks, enable_gqa=shared)
+
+    given = [x.clone().requires_grad_() for x in (q, k, v)]
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):
+        explained = stator.explain(step)(*given)
+        explained.result.float().square().sum().backward()
+    print(mask, explained)
+    assert not [name for name in explained.externs if "bmm" in name or "attention" in name]
+    wide = [x.double().requires_grad_() for x in (q, k, v)]
+    exact = step(*wide)
+    exact.square().sum().backward()
+    assert (explained.result - exact).abs().max() < 0.02 * exact.abs().max()
+    for ours, theirs in zip(given, wide, strict=True):
+        assert (ours.grad - theirs.grad).abs().max() < 0.03 * theirs.grad.abs().max()
