@@ -233,10 +233,10 @@ def _is_read(one: fx.Node, found: Collection[fx.Node]) -> bool:
 
 def _fits(user: fx.Node, product: fx.Node) -> bool:
     value, inputs = user.meta.get("val"), [given.meta.get("val") for given in user.all_input_nodes]
-    if not all(isinstance(v, torch.Tensor) for v in (value, *inputs)):
+    if not isinstance(value, torch.Tensor) or not all(isinstance(v, torch.Tensor) for v in inputs):
         return False
     whole: torch.Tensor = product.meta["val"]
-    return prod(extents(value.shape)) == prod(extents(whole.shape))  # type: ignore[union-attr]
+    return prod(extents(value.shape)) == prod(extents(whole.shape))
 
 
 def _tensor(value: torch.Tensor) -> str:

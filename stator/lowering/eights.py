@@ -1,4 +1,4 @@
-"""Floats of eight bits: what `float8_e4m3fn` and `float8_e5m2` hold, as float32 and back, by the integers in their bits.
+"""Floats of eight bits: `float8_e4m3fn` and `float8_e5m2` as float32 and back, by the integers in their bits.
 
 Eager computes nothing else of them. A format has a sign, an exponent and a mantissa, as float32 has, so that a normal
 number is the same bits elsewhere, moved and with another bias; one below the normal ones is a whole multiple of the
