@@ -19,17 +19,18 @@ from typing import Any
 import torch
 
 from stator.base.device import HOST
+from stator.graphs.scores import ATTEND, SCORES
 from stator.loop import expr as e
 from stator.loop.attention import TENSORS, WIDEST, Attention, axes, given
-from stator.loop.expr import Expr, Rewriter, load
+from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.index import Index
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.nest import Buffer, Extern, View
 from stator.loop.resize import Resizer, symbols_of_attention
 from stator.lowering.context import Context
-from stator.lowering.extern import call, read_results
+from stator.lowering.extern import call, extern, read_results
 from stator.lowering.product import TAKES_LOOP
-from stator.lowering.table import replaces
+from stator.lowering.table import lowers, replaces
 from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, over, placed
 from stator.sizes import Condition, Extent, Symbol, prove
 from stator.sizes.strides import contiguous, span
@@ -52,6 +53,9 @@ class _Call:
     causal: bool
     scale: float | None
     by_rule: bool
+    #: What the program made of scaled products, and the buffer that these would lie in.
+    scores: LazyTensor | None = None
+    plain: str = ""
 
 
 @replaces("_scaled_dot_product_flash_attention")
@@ -108,6 +112,59 @@ def cudnn_backward(
     max_k: Any, dropout_p: float, is_causal: bool, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
     return _backward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, False), grad, o, logs)
+
+
+# ---- scores that the program changes ---------------------------------------------------------------------------------
+
+
+@lowers(SCORES)
+def scores(context: Context, out: Spec, q: LazyTensor, k: LazyTensor, scale: float) -> LazyTensor:
+    """In memory, if anything reads them there."""
+    groups = _known(q.size[1:2])[0] // _known(k.size[1:2])[0]
+    for x in (q, k):
+        context.place(x)  # each element is read many times
+
+    def body(at: Indices) -> Expr:
+        batch, head, row, column, element = at
+        factors = q.load((batch, head, row, element)), k.load((batch, head // groups, column, element))
+        total = e.reduce("sum", e.op("mul", *[e.cast(factor, "f32") for factor in factors]))
+        return e.op("mul", total, e.const(scale, "f32"))
+
+    made = context.reduce((*out.size, q.size[3]), [4], "f32", body, False)
+    context.spare.add(context.place(made).buffer.name)
+    return made
+
+
+@lowers(ATTEND)
+def attend(
+    context: Context, out: Spec, scores: LazyTensor, plain: LazyTensor, q: LazyTensor, k: LazyTensor, v: LazyTensor,
+    scale: float,
+) -> Any:  # fmt: skip
+    """One kernel, where it can compute the scores: of each product alone, of none at another place."""
+    place = context.place(plain)
+    asked = _Call(q, k, v, None, 0.0, False, scale, True, scores, place.buffer.name)
+    if out.stride != contiguous(out.size) or not _may(context, asked) or not _is_of_each(context, asked, place):
+        return extern(context, out, scores, plain, q, k, v, scale)
+    o = _buffer(context, out)
+    sums = context.buffer(q.size[:3], contiguous(q.size[:3]), "f32")
+    _launch(context, "forward", asked, {"q": q, "k": k, "v": v}, {"o": o, "l": sums}, ())
+    return _value(out, o)
+
+
+def _is_of_each(context: Context, asked: _Call, place: Place) -> bool:
+    """Whether scores are computed of the product at their own place, without looking anything up or drawing numbers."""
+    value = _changed(context, asked)
+    assert value is not None and asked.scores is not None
+    batches, heads, queries, keys = asked.scores.size
+    at = tuple([axis.index for axis in axes(batches, _known((heads,))[0], queries, keys)])
+    for node in postorder([value]):
+        if node.op in ("reduce", "scan", "random"):
+            return False
+        if node.op == "load":
+            name, index = node.attr
+            if index.has_indirect or (name == asked.plain and index != place.position(at)):
+                return False
+    return True
 
 
 # ---- which ones ------------------------------------------------------------------------------------------------------
@@ -256,25 +313,36 @@ def _kernel(
 
 
 def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, list[View]]:
-    """What is made of a scaled product by the bias, by the names of parameters from `count` on; and what these are."""
-    bias = asked.bias
-    if bias is None:
+    """What is made of a scaled product, by the names of parameters from `count` on; and what these are."""
+    value = _changed(context, asked)
+    if value is None:
         return None, []
-    if bias.place is None and bias.weight > CHEAP:
-        context.place(bias)
-    batches, _, queries, _ = asked.q.size
-    (heads,) = _known(asked.q.size[1:2])
-    at = tuple([axis.index for axis in axes(batches, heads, queries, asked.k.size[2])])
-    value = e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
     views: dict[str, View] = {}
 
     def on_load(name: str, index: Index, dtype: str) -> Expr:
+        if name == asked.plain and name:
+            return given()
         if name in context.buffers and name not in views:
             buffer = context.buffers[name]
             views[name] = View(name, (buffer.span,), (1,))
         return load(f"p{count + list(views).index(name)}", index, dtype) if name in views else load(name, index, dtype)
 
     return Rewriter({}, on_load)(value), list(views.values())
+
+
+def _changed(context: Context, asked: _Call) -> Expr | None:
+    """What is made of a scaled product, over `loop.attention.axes`: a bias is added, or the program says what."""
+    batches, _, queries, _ = asked.q.size
+    (heads,) = _known(asked.q.size[1:2])
+    at = tuple([axis.index for axis in axes(batches, heads, queries, asked.k.size[2])])
+    if asked.scores is not None:
+        return asked.scores.load(at)
+    bias = asked.bias
+    if bias is None:
+        return None
+    if bias.place is None and bias.weight > CHEAP:
+        context.place(bias)
+    return e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
 
 
 def _is_spare(context: Context, one: Any) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import stator
+from stator.capture.values.autograd import flexible
 
 SLOPES, BIAS = torch.rand(4), torch.randn(4, 24, 24)
 
@@ -114,6 +115,35 @@ def near(b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
 
 def of_documents(b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
     return (m // 50 == n // 50) & (m != 7)
+
+
+@pytest.mark.parametrize("name", ["slopes", "bias", "both", "shared keys"])
+def test_functions_of_half_types_on_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a graph for a GPU has, run where there is none: the operators of attention, with what is between them."""
+    monkeypatch.setattr(flexible, "HOST", "meta")
+    stator.reset()
+    explained = stator.explain(CALLS[name])(*tensors(torch.bfloat16))
+    assert explained.externs == ("stator.attend.default",) and len(explained.graphs) == 1
+    wanted = CALLS[name](*tensors(torch.bfloat16))
+    torch.testing.assert_close(explained.result, wanted, rtol=0.05, atol=0.05)
+    given = [x.requires_grad_() for x in tensors(torch.bfloat16)]
+    assert "stator.attend.default" not in stator.explain(CALLS[name])(*given).externs
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["slopes", "bias", "both", "shared keys"])
+def test_functions_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel."""
+    monkeypatch.setitem(globals(), "SLOPES", SLOPES.cuda())
+    monkeypatch.setitem(globals(), "BIAS", BIAS.cuda())
+    monkeypatch.setitem(globals(), "MASK", create_block_mask(causal, None, None, 24, 24, device="cuda"))
+    stator.reset()
+    given = [x.cuda() for x in tensors(torch.bfloat16)]
+    explained = stator.explain(CALLS[name])(*given)
+    print(explained)
+    assert not explained.externs
+    exact = CALLS[name](*[x.double() for x in given])
+    assert (explained.result - exact).abs().max() < 0.02 * exact.abs().max()
 
 
 @pytest.mark.gpu
