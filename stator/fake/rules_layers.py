@@ -28,7 +28,6 @@ from stator.fake.layout import (
 )
 from stator.fake.rules import fresh, like, rule
 from stator.fake.tensor import FakeTensor, make
-from stator.graphs.scores import ATTEND, SCORES
 
 # ---- backwards that are called for nothing ---------------------------------------------------------------------------
 
@@ -93,16 +92,6 @@ def _memory_efficient_attention(q: Any, k: Any, v: Any, bias: Any, wants_sums: b
     result = make((batch, heads, length, width), q.dtype, q.device, stride)
     sums = make((batch, heads, (length + 31) // 32 * 32 if wants_sums else 0), torch.float32, q.device)
     return result, sums, *_random_state()
-
-
-@rule(SCORES)
-def _scores(q: Any, k: Any, scale: float) -> Any:
-    return make((*q.shape[:3], k.shape[2]), torch.float32, q.device)
-
-
-@rule(ATTEND)
-def _attend(scores: Any, plain: Any, q: Any, k: Any, v: Any, scale: float) -> Any:
-    return make((*q.shape[:3], v.shape[3]), v.dtype, v.device)
 
 
 @rule(aten._efficient_attention_forward.default)

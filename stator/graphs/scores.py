@@ -11,8 +11,13 @@ gradients are defined. Neighbours: `capture/values/autograd/flexible.py` makes t
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from stator.fake.rules import rule
+from stator.fake.tensor import make
 
 _LIBRARY = torch.library.Library("stator", "FRAGMENT")
 _LIBRARY.define("scores(Tensor q, Tensor k, float scale) -> Tensor")
@@ -34,3 +39,13 @@ _LIBRARY.impl("attend", _attend, "CompositeExplicitAutograd")
 
 SCORES = torch.ops.stator.scores.default
 ATTEND = torch.ops.stator.attend.default
+
+
+@rule(SCORES)
+def _shape_of_scores(q: Any, k: Any, scale: float) -> Any:
+    return make((*q.shape[:3], k.shape[2]), torch.float32, q.device)
+
+
+@rule(ATTEND)
+def _shape_of_result(scores: Any, plain: Any, q: Any, k: Any, v: Any, scale: float) -> Any:
+    return make((*q.shape[:3], v.shape[3]), v.dtype, v.device)
