@@ -19,10 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from stator.loop.expr import Expr, load, postorder
+from stator.loop.expr import Expr, Rewriter, cast, load, op, postorder
 from stator.loop.index import ZERO, Axis
+from stator.loop.scalar import FLOATS, OPS
 from stator.sizes import Extent
 
+#: Positions below it, sign aside, have 32 bits.
+SHORT: Final = 1 << 31
 #: Elements of a row, at most.
 WIDEST: Final = 256
 #: What `score` reads where the scaled product stands.
@@ -104,3 +107,32 @@ def axes(batches: Extent, heads: int, queries: Extent, keys: Extent) -> tuple[Ax
 def given() -> Expr:
     """The scaled product, as `score` reads it."""
     return load(SCORE, ZERO, "f32")
+
+
+def shortened(score: Expr) -> Expr:
+    """The same score, with positions of 32 bits, where these hold them, that are compared or become floats.
+
+    It is computed of each pair of rows, and a GPU takes several times as long for 64 bits.
+    """
+    return _Shorter({})(score)
+
+
+class _Shorter(Rewriter):
+    __slots__ = ()
+
+    def _rebuild(self, node: Expr) -> Expr:
+        short = all(map(_is_short, node.args))
+        if node.op == "cast" and node.dtype in FLOATS and short:
+            return cast(cast(node.args[0], "i32"), node.dtype)
+        if node.op in OPS and OPS[node.op].rule == "compare" and short:
+            return op(node.op, *[cast(arg, "i32") for arg in node.args])
+        return super()._rebuild(node)
+
+
+def _is_short(value: Expr) -> bool:
+    """Whether it is a number, or a position whose bounds are, that 32 bits hold."""
+    if value.op == "const" and value.dtype == "i64":
+        return -SHORT <= value.attr < SHORT
+    if value.op != "index":
+        return False
+    return all(type(bound) is int and -SHORT <= bound < SHORT for bound in value.attr.bounds())

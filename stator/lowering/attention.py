@@ -21,7 +21,7 @@ import torch
 from stator.base.device import HOST
 from stator.graphs.scores import ATTEND, SCORES
 from stator.loop import expr as e
-from stator.loop.attention import TENSORS, WIDEST, Attention, axes, given
+from stator.loop.attention import TENSORS, WIDEST, Attention, axes, given, shortened
 from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.index import Index
 from stator.loop.kernel import Kernel, Param, kernel
@@ -327,7 +327,7 @@ def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, lis
             views[name] = View(name, (buffer.span,), (1,))
         return load(f"p{count + list(views).index(name)}", index, dtype) if name in views else load(name, index, dtype)
 
-    return Rewriter({}, on_load)(value), list(views.values())
+    return Rewriter({}, on_load)(shortened(value)), list(views.values())
 
 
 def _changed(context: Context, asked: _Call) -> Expr | None:
