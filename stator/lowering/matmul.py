@@ -2,8 +2,9 @@
 
 By rule (`wins`) a product of half precision is ours where that saves a pass over its results which takes clearly longer
 than tiles of ours may lose beside a library's: what is computed of each result would be stored for another operator
-anyway. So are those whose rows of results lie so that a library cannot store them in vectors. Under the option
-`autotune` it is decided by measurement (`stator/tuning.py`).
+anyway. So are those whose rows of results lie so that a library cannot store them in vectors, and those of few rows
+whose weight is computed for them of fewer bytes than it would take in memory. Under the option `autotune` it is decided
+by measurement (`stator/tuning.py`).
 
 The nest of a product has its bias and its rounding in it, so that what reads the result joins it as it would join any
 reduction (`loop/fusion.py`). Its loops are the dims in which the program reads the result: where `[b*s, n]` is viewed
@@ -25,7 +26,7 @@ from stator.base.dtypes import ITEMSIZE
 from stator.fake.symbolic import extents
 from stator.graphs.calls import is_view
 from stator.loop import expr as e
-from stator.loop.expr import Expr
+from stator.loop.expr import Expr, postorder
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.scalar import COSTLY
 from stator.lowering.context import Context
@@ -35,7 +36,7 @@ from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
 #: Rows or columns of results that are in one tile; and the weight up to which an operand is computed for it.
-ONCE, CHEAP = 32, 8
+ONCE, CHEAP = 32, 16
 #: Bytes that a library stores at once, and columns from which on a product is clearly slower where rows do not begin
 #: at a multiple of them.
 VECTOR, WIDE = 16, 256
@@ -63,6 +64,8 @@ def wins(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
     *_, rows, columns = size
     aligned = VECTOR // ITEMSIZE[out.dtype]
     if columns % aligned and terms % aligned == 0 and columns >= WIDE and context.place(b).stride[-2] == 1:
+        return True
+    if min(columns, terms) >= MANY and _is_read_once(context, b, -1, out.size[-2]) and _is_narrow(b, out.dtype):
         return True
     if rows < MANY or columns < MANY or terms < MANY or not _saves_a_pass(context):
         return False
@@ -173,6 +176,14 @@ def _is_read_once(context: Context, operand: LazyTensor, number: int, times: Ext
     if operand.place is not None or not isinstance(given, Node) or hint(times) > ONCE:
         return False
     return operand.weight <= CHEAP and context.uses[given].count == 1
+
+
+def _is_narrow(operand: LazyTensor, dtype: str) -> bool:
+    """Whether an element that is computed takes fewer bytes in memory than it would have there itself."""
+    at = tuple([Axis(f"x{i}", n).index if n != 1 else ZERO for i, n in enumerate(operand.size)])
+    loads = [node for node in postorder([operand.load(at)]) if node.op == "load"]
+    own = [node for node in loads if len(node.attr[1].axes()) == len(operand.size)]
+    return 0 < sum([ITEMSIZE[node.dtype] for node in own]) < ITEMSIZE[dtype]
 
 
 def _joined(at: Indices, parts: Sequence[Size]) -> list[Index]:

@@ -126,13 +126,18 @@ def run(
 
 def _memory(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> dict[str, Tensor]:
     """Every buffer in one dimension; what is not given holds what no kernel may leave there."""
-    memory = {buffer.name: _flat(given) for buffer, given in zip(made.inputs, inputs, strict=True)}
+    memory = {b.name: _flat(given.view(_dtype(b.dtype))) for b, given in zip(made.inputs, inputs, strict=True)}
     for name, buffer in made.buffers.items():
         if name not in memory:
-            dtype = getattr(torch, TORCH[buffer.dtype])
+            dtype = _dtype(buffer.dtype)
             nothing = float("nan") if dtype.is_floating_point else 1
             memory[name] = torch.full((int(buffer.span),), nothing, dtype=dtype, device=device)
     return memory
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, TORCH[name])
+    return dtype
 
 
 def _flat(tensor: Tensor) -> Tensor:
