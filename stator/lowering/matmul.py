@@ -2,9 +2,9 @@
 
 By rule (`wins`) a product of half precision is ours where that saves a pass over its results which takes clearly longer
 than tiles of ours may lose beside a library's: what is computed of each result would be stored for another operator
-anyway. So are those whose rows of results lie so that a library cannot store them in vectors, and those of few rows
-whose weight is computed for them of fewer bytes than it would take in memory. Under the option `autotune` it is decided
-by measurement (`stator/tuning.py`).
+anyway. So are those whose rows of results lie so that a library cannot store them in vectors, those of few rows, which
+bring a weight from memory and no more, or compute it of fewer bytes than it would take there, and many small ones.
+Under the option `autotune` it is decided by measurement (`stator/tuning.py`).
 
 The nest of a product has its bias and its rounding in it, so that what reads the result joins it as it would join any
 reduction (`loop/fusion.py`). Its loops are the dims in which the program reads the result: where `[b*s, n]` is viewed
@@ -40,6 +40,11 @@ ONCE, CHEAP = 32, 16
 #: Bytes that a library stores at once, and columns from which on a product is clearly slower where rows do not begin
 #: at a multiple of them.
 VECTOR, WIDE = 16, 256
+#: Rows up to which, and columns and terms from which on, bringing the weight is all that takes time: cuBLAS took 1.0 to
+#: 1.4 times as long on an H100, of weights that were in no cache.
+FEW, FEW_COLUMNS, FEW_TERMS = 16, 1024, 512
+#: Batches from which on, and rows, columns and terms between which, cuBLAS took 1.1 to 2.5 times as long there.
+BATCHES, SMALL = 64, (16, 128)
 #: Rows, columns and terms from which on it is known how fast tiles are.
 MANY = 64
 #: Of the rate at which tiles are multiplied, what is reached; what ours are behind a library's, and by how much a pass
@@ -67,11 +72,28 @@ def wins(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
         return True
     if min(columns, terms) >= MANY and _is_read_once(context, b, -1, out.size[-2]) and _is_narrow(b, out.dtype):
         return True
+    if _is_of_few_rows(context, b, size, terms) or _are_small(size, terms):
+        return True
     if rows < MANY or columns < MANY or terms < MANY or not _saves_a_pass(context):
         return False
     work = 2.0 * prod(size) * terms / (device.product_rate * REACHED)
     saved = 2 * ITEMSIZE[out.dtype] * prod(size) / device.bandwidth + device.launch_cost
     return saved > SURE * work * (BEHIND + _waste(size, device))
+
+
+def _is_of_few_rows(context: Context, b: LazyTensor, size: Sequence[int], terms: int) -> bool:
+    """Whether it is one product of few rows; one of a single row is a dot product for each column, along the weight."""
+    *batch, rows, columns = size
+    if batch or rows > FEW or columns < FEW_COLUMNS or terms < FEW_TERMS:
+        return False
+    return rows > 1 or context.place(b).stride[-2] == 1
+
+
+def _are_small(size: Sequence[int], terms: int) -> bool:
+    """Whether they are many products of which a tile or two has all results."""
+    *batch, rows, columns = size
+    low, high = SMALL
+    return prod(batch) >= BATCHES and all(low <= n <= high for n in (rows, columns, terms))
 
 
 def _has_vectors(context: Context, out: Spec) -> bool:

@@ -47,7 +47,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = 
     "alone": (lambda x, w, b: F.linear(x, w, b), ((2048, 256), (1024, 256), (1024,)), 0),
     "long": (lambda x, w: F.relu(F.linear(x, w)), ((2048, 4096), (1024, 4096)), 0),
     "of a sum": (lambda x, w: F.relu(F.linear(x, w)).sum(), ((2048, 256), (1024, 256)), 0),
-    "few rows": (lambda x, w: F.relu(F.linear(x, w)), ((8, 256), (1024, 256)), 0),
+    "few rows": (F.linear, ((8, 512), (1024, 512)), 1),
+    "few rows and terms": (lambda x, w: F.relu(F.linear(x, w)), ((8, 256), (1024, 256)), 0),
+    "some rows": (F.linear, ((32, 512), (1024, 512)), 0),
+    "many small ones": (torch.bmm, ((96, 64, 32), (96, 32, 128)), 1),
+    "some small ones": (torch.bmm, ((32, 64, 32), (32, 32, 128)), 0),
+    "many of one row": (torch.bmm, ((96, 1, 32), (96, 32, 128)), 0),
     "gate": (
         lambda x, w, v, o: (F.relu(F.linear(x, w)) * F.linear(x, v)) @ o,
         ((2048, 256), (1024, 256), (1024, 256), (1024, 64)),
@@ -86,6 +91,13 @@ def test_a_weight_that_is_computed_of_fewer_bytes_is_computed_where_it_is_multip
     passes.run(gm, passes.PIPELINE)
     program = lower(tiled.on_a_device(gm), "test", typical("cuda"))
     assert (len(program.nodes) == 1 and isinstance(program.nodes[0], Nest)) == fused, program.text()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_single_row_is_ours_along_the_weight(turned: bool) -> None:
+    """Dot products for each column; where these lie side by side it is the library's."""
+    made = on_gpu(F.linear, (1, 512), (1024, 512)) if turned else on_gpu(torch.matmul, (1, 512), (512, 1024))
+    assert isinstance(made.nodes[0], Nest) == turned
 
 
 def test_loops_are_those_in_which_results_are_read() -> None:
