@@ -1,10 +1,10 @@
 """Products and attention by measurement: under `autotune` each is timed as a kernel of ours and as a library's, once.
 
-A product is timed with what reads it, where that is one pointwise operator after the other, as our kernel computes it
-too and a library leaves it to another one. What is found is kept in the store under all that it depends on, so that no
-other process measures again and all decide alike; lowering finds it in the `meta` of the node. On a GPU our kernel is
-the fastest of several (`targets/cuda/autotune.py`). Where kernels of ours do not compute products it is said that there
-is nothing to measure.
+A product is timed with the pointwise operators that are computed of it alone, as our kernel computes them too and a
+library leaves them to another one. Sizes that are symbolic are those of the first call. What is found is kept in the
+store under all that it depends on, so that no other process measures again and all decide alike; lowering finds it in
+the `meta` of the node. On a GPU our kernel is the fastest of several (`targets/cuda/autotune.py`). Where kernels of
+ours do not compute products it is said that there is nothing to measure.
 Neighbours: `pipeline.py` asks, `lowering/product.py` and `lowering/attention.py` decide by it, or by rule where nothing
 is measured.
 """
@@ -12,8 +12,9 @@ is measured.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from typing import Any, TypeAlias
 
 import torch
@@ -25,6 +26,7 @@ from stator.base.device import Device
 from stator.base.errors import WithoutEffect
 from stator.base.options import Options
 from stator.base.store import Store, key_of
+from stator.fake.symbolic import extents
 from stator.loop.kernel import Call, Schedule
 from stator.loop.schedule import schedule
 from stator.lowering.extern import target_name
@@ -35,13 +37,14 @@ from stator.prims.set import PRIMITIVES
 from stator.runtime import Building, GraphArtifact
 from stator.runtime.link import link
 from stator.runtime.toolchain import open_store
+from stator.sizes import hint, symbols
 from stator.sizes.strides import span
 
 aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default)
 #: Seconds that a call takes, of so many in a row.
 Clock: TypeAlias = Callable[[Callable[[], object], int], float]
-#: Operators that read a product one after the other and are timed with it, at most.
+#: Operators that are computed of a product and timed with it, at most.
 READERS = 12
 #: Seconds that a sample takes, at least, and how many there are of each way.
 SAMPLE, ROUNDS = 2e-3, 7
@@ -66,7 +69,7 @@ class Tuned:
 
 
 def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
-    """Decide for each product and attention of known sizes; what was measured, or found in the store, of each kind."""
+    """Decide for each product and attention; what was measured, or found in the store, of each kind."""
     if not (device.product_blocks or device.tile_products):
         where = "in plain C" if device.host else f"on {device.kind}"
         options.announce(
@@ -78,7 +81,8 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
     nodes = [node for node in products if may_loop(node, device)]
     if device.tile_products:
         nodes += [node for node in graph.nodes if node.op == "call_function" and node.target in REPLACEMENTS]
-    parts = {node: part for node in nodes if _is_known(node) and (part := _Part(node)).may_be_ours(device)}
+    nodes = [node for node in nodes if device.tile_products or _is_known(node)]
+    parts = {node: part for node in nodes if (part := _Part(node)).runs_alone() and part.may_be_ours(device)}
     keys = {node: f"product-{key_of(part.text, str(device), torch.__version__)}" for node, part in parts.items()}
     found: dict[str, Tuned] = {}
     for node, key in keys.items():
@@ -95,7 +99,7 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
 
 
 def _is_known(node: fx.Node) -> bool:
-    """Whether the sizes of a product are numbers, so that it can be run."""
+    """Whether the sizes of a product are numbers."""
     values = [value for one in (node, *node.all_input_nodes) for value in _tensors(one)]
     return all(type(size) is int for value in values for size in value.shape)
 
@@ -132,7 +136,8 @@ class _Part:
             copies[one] = self.graph.node_copy(one, lambda used: copies[used])
             copies[one].meta = {"val": one.meta["val"]}
         self.product = copies[node]
-        self.graph.output(tuple([copies[one] for one in self.nodes[1 if self.several else -1 :]]))
+        read = self.nodes[1:] if self.several else [one for one in self.nodes if _is_read(one, self.nodes)]
+        self.graph.output(tuple([copies[one] for one in read]))
         lines = [_tensor(given.meta["val"]) for given in self.inputs]
         numbers = {copies[one]: f"%{i}" for i, one in enumerate([*self.inputs, *self.nodes])}
         for one in self.nodes:
@@ -149,6 +154,14 @@ class _Part:
         sizes = " @ ".join(["×".join(map(str, value.shape)) for value in (left, right)])
         readers = "".join([f" {n.target._opname}" for n in self.nodes[1:]])  # type: ignore[union-attr]
         return f"{self.product.target._opname} {sizes} {str(left.dtype).removeprefix('torch.')}{readers}"  # type: ignore[union-attr]
+
+    def runs_alone(self) -> bool:
+        """Whether its inputs tell all symbols that its sizes are made of."""
+        shapes = [extents((*value.shape, *value.stride())) for one in self.inputs for value in _tensors(one)]
+        told = {extent for shape in shapes for extent in shape}
+        results = [extents(value.shape) for one in self.nodes for value in _tensors(one)]
+        wanted = {symbol for shape in (*shapes, *results) for extent in shape for symbol in symbols(extent)}
+        return all(symbol.size in told for symbol in wanted)
 
     def scheduled(self, loop: bool, device: Device) -> Schedule:
         """It in one way."""
@@ -175,35 +188,61 @@ class _Part:
         made = []
         for given in self.inputs:
             value = given.meta["val"]
-            tensor = torch.zeros(span(value.shape, value.stride()), dtype=value.dtype)
+            size, stride = ([hint(n) for n in extents(each)] for each in (value.shape, value.stride()))
+            tensor = torch.zeros(span(size, stride), dtype=value.dtype)
             if value.dtype.is_floating_point:
                 tensor.normal_(generator=random)
-            made.append(tensor.to(value.device).as_strided(value.shape, value.stride()))
+            made.append(tensor.to(value.device).as_strided(size, stride))
         return made
 
 
 def _with_readers(node: fx.Node) -> list[fx.Node]:
-    """The product, and each pointwise operator that alone reads what was before it and has a result as large."""
-    found = [node]
-    while len(found) <= READERS and len(found[-1].users) == 1:
-        (user,) = found[-1].users
-        line = PRIMITIVES.get(user.target) if user.op == "call_function" else None  # type: ignore[call-overload]
-        if line is None or line.kind not in ("pointwise", "view") or not _fits(user, node):
+    """The product, and the pointwise operators with results as large that read it, or each other, and what is older."""
+    found, waiting = {node: None}, list(node.users)
+    while waiting and len(found) <= READERS:
+        ready = [user for user in waiting if _joins(user, node, found)]
+        if not ready:
             break
-        found.append(user)
-    while len(found) > 1 and PRIMITIVES[found[-1].target].kind == "view":  # type: ignore[index]
-        found.pop()  # nothing is computed of it
-    return found
+        first = min(ready)
+        found[first] = None
+        waiting = [*[user for user in waiting if user is not first], *[u for u in first.users if u not in waiting]]
+    while len(found) > 1 and (idle := [one for one in found if _is_idle(one, node, found)]):
+        for one in idle:
+            del found[one]
+    return sorted(found)
+
+
+def _joins(user: fx.Node, product: fx.Node, found: Collection[fx.Node]) -> bool:
+    """Whether an operator is computed of elements of what was found and of what there was before the product."""
+    line = PRIMITIVES.get(user.target) if user.op == "call_function" else None  # type: ignore[call-overload]
+    if line is None or line.kind not in ("pointwise", "view") or not _fits(user, product):
+        return False
+    return all(given in found or given < product for given in user.all_input_nodes)
+
+
+def _is_idle(one: fx.Node, product: fx.Node, found: Collection[fx.Node]) -> bool:
+    """Whether nothing is computed of a view."""
+    view = one is not product and PRIMITIVES[one.target].kind == "view"  # type: ignore[index]
+    return view and all(user not in found for user in one.users)
+
+
+def _is_read(one: fx.Node, found: Collection[fx.Node]) -> bool:
+    """Whether something else reads what was found."""
+    return any(user not in found for user in one.users)
 
 
 def _fits(user: fx.Node, product: fx.Node) -> bool:
     value, inputs = user.meta.get("val"), [given.meta.get("val") for given in user.all_input_nodes]
-    known = all(isinstance(v, torch.Tensor) and all(type(n) is int for n in v.shape) for v in (value, *inputs))
-    return known and value.numel() == product.meta["val"].numel()  # type: ignore[union-attr]
+    if not isinstance(value, torch.Tensor) or not all(isinstance(v, torch.Tensor) for v in inputs):
+        return False
+    whole: torch.Tensor = product.meta["val"]
+    return prod(extents(value.shape)) == prod(extents(whole.shape))
 
 
 def _tensor(value: torch.Tensor) -> str:
-    return f"{value.dtype} {tuple(value.shape)} {tuple(value.stride())}"
+    shape, stride = extents(value.shape), extents(value.stride())
+    first = [hint(extent) for extent in (*shape, *stride)]
+    return f"{value.dtype} {shape} {stride}{'' if first == [*shape, *stride] else f' {first}'}"
 
 
 def _measured(part: _Part, device: Device, options: Options) -> Tuned:

@@ -1,11 +1,12 @@
 """Products and attention on a GPU: kernels of ours beside cuBLAS, cuDNN and PyTorch's flash attention, in one run.
 
-    python -m benchmarks.gpu.products [products] [skinny] [followed] [attention] [short] [odd] [--tried]
+    python -m benchmarks.gpu.products [products] [skinny] [followed] [attention] [short] [odd] [rules] [--tried]
 
 Each case is compiled with `autotune`, which times our kernel in several shapes on the device, then the best of them
 beside the library's call, with what follows a product in both; the table has what it found, in TFLOP/s or, where memory
 decides, in GB/s. `--tried` prints the time of every shape. What was timed before is read from the store:
-`STATOR_CACHE_DIR` says where that is.
+`STATOR_CACHE_DIR` says where that is. `rules` are whole functions, compiled without measuring, for their sizes alone
+and for all, beside eager: products with what follows them, weights in eight bits, sizes that change, `flex_attention`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import stator
 from stator.base import log
@@ -89,6 +92,7 @@ def followed() -> Iterator[Case]:
     yield product("bias", 4096, 768, 2304, True, F.linear, 1)
     yield product("relu", 8192, 1024, 4096, True, lambda x, w, b: F.relu(F.linear(x, w, b)), 1)
     yield product("gelu", 512, 768, 3072, True, lambda x, w, b: F.gelu(F.linear(x, w, b)), 1)
+    yield product("tanh gelu", 4096, 768, 3072, True, lambda x, w: F.gelu(F.linear(x, w), approximate="tanh"))
     yield product("silu", 4096, 2048, 8192, True, lambda x, w: F.silu(F.linear(x, w)))
 
 
@@ -156,30 +160,80 @@ def row(case: Case, found: dict[str, Any]) -> str:
     return f"| {name} | {times} | {rates[0]:.0f} | {rates[1]:.0f} | {unit} | {library / ours:.2f} | {taken} |"
 
 
+def weights() -> Iterator[Case]:
+    """Weights in eight bits, several of them, so that they come from memory as in a model."""
+
+    def step(x: Tensor, scale: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        return tuple([F.linear(x, w.to(x.dtype) * scale) for w in weights])
+
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        made = [(randn(4096, 4096) * 8).to(dtype) for _ in range(8)]
+        for rows in (1, 8, 32):
+            name = str(dtype).removeprefix("torch.")
+            yield Case(f"8 weights in {name}, {rows} rows", step, (randn(rows, 4096), randn(4096, 1), *made), 0, 0)
+
+
+def changing() -> Iterator[Case]:
+    """Sizes that are symbolic in one of the two ways."""
+    weight, bias = randn(4096, 1024), randn(4096)
+    for rows in (8192, 4000):
+        yield Case(f"relu {rows}×1024×4096", lambda x: F.relu(F.linear(x, weight, bias)), (randn(rows, 1024),), 0, 0)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    for rows in (4096, 1500):
+        inputs = tuple([randn(4, 16, rows, 64) for _ in range(3)])
+        yield Case(f"causal 4×16×{rows}×64", attend, inputs, 0, 0, SDPBackend.FLASH_ATTENTION)
+
+
+def scored() -> Iterator[Case]:
+    """`flex_attention`; eager has its scores in memory."""
+    slopes = torch.rand(16, device="cuda")
+    causal = create_block_mask(lambda b, h, m, n: m >= n, None, None, 2048, 2048, device="cuda")
+    near = create_block_mask(lambda b, h, m, n: (m >= n) & (m - n < 256), None, None, 2048, 2048, device="cuda")
+    asked: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "causal": {"block_mask": causal},
+        "near": {"block_mask": near},
+        "slopes": {"score_mod": lambda score, b, h, m, n: score + slopes[h] * (n - m)},
+        "capped": {"score_mod": lambda score, b, h, m, n: 20 * torch.tanh(score / 20)},
+        "slopes, causal": {"score_mod": lambda score, b, h, m, n: score + slopes[h] * (n - m), "block_mask": causal},
+    }
+    inputs = tuple([randn(4, 16, 2048, 64) for _ in range(3)])
+    for name, given in asked.items():
+
+        def step(q: Tensor, k: Tensor, v: Tensor, given: dict[str, Any] = given) -> Any:
+            return flex_attention(q, k, v, **given)
+
+        yield Case(f"flex_attention, {name}", step, inputs, 0, 0)
+
+
 def by_rule(case: Case) -> str:
-    """Microseconds of the device for a call: compiled without measuring, compiled with it, eager."""
+    """Microseconds of the device for a call: compiled for its sizes, and for all; eager; and whose kernels it has."""
     clock = toolchain("cuda").seconds
-    ways: list[Callable[..., Any]] = []
-    for options in ({}, {"autotune": True}):
+    with torch.no_grad(), sdpa_kernel(case.backend) if case.backend is not None else nullcontext():
+        ways: list[Callable[..., Any]] = []
+        for dynamic in (False, True):
+            stator.reset()
+            ways.append(stator.compile(case.fn, dynamic=dynamic))
+            ways[-1](*case.inputs)
+        times = [min(clock(partial(way, *case.inputs), 10) for _ in range(5)) * 1e6 for way in (*ways, case.fn)]
         stator.reset()
-        ways.append(stator.compile(case.fn, options=options))
-        ways[-1](*case.inputs)
-    times = [min(clock(partial(way, *case.inputs), 20) for _ in range(5)) * 1e6 for way in (*ways, case.fn)]
-    stator.reset()
-    externs = stator.explain(case.fn)(*case.inputs).externs
+        externs = dict.fromkeys(stator.explain(case.fn)(*case.inputs).externs)
     return f"| {case.name} | {times[0]:.1f} | {times[1]:.1f} | {times[2]:.1f} | {', '.join(externs) or 'ours'} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.products")
-    parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}; all of them if none is named")
+    parser.add_argument("groups", nargs="*", help=f"of {', '.join(GROUPS)}, rules; all of them if none is named")
     parser.add_argument("--tried", action="store_true", help="print the time of every shape that was tried")
     given = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bfloat16")
     print("| case | library µs | ours µs | library | ours | unit | times its speed | taken |")
     print("|---|---:|---:|---:|---:|---|---:|---|")
     torch.manual_seed(0)
-    for group in given.groups or GROUPS:
+    for group in [group for group in given.groups or GROUPS if group != "rules"]:
         for case in GROUPS[group]():
             measured, tilings = case.found({"autotune": True})
             for found in measured:
@@ -187,9 +241,9 @@ def main() -> None:
             for tiling in tilings if given.tried else ():
                 for shape, time in sorted(tiling["tried"], key=lambda tried: (isinstance(tried[1], str), tried[1])):
                     print(f"    {shape}: {time if isinstance(time, str) else f'{time * 1e6:.1f} µs'}", flush=True)
-    if not given.groups or "followed" in given.groups:
-        print("\n| case | by rule µs | by measurement µs | eager µs | by rule |\n|---|---:|---:|---:|---|")
-        for case in followed():
+    if not given.groups or "rules" in given.groups:
+        print("\n| case | by rule µs | for all sizes µs | eager µs | by rule |\n|---|---:|---:|---:|---|")
+        for case in chain(followed(), weights(), changing(), scored()):
             print(by_rule(case), flush=True)
 
 

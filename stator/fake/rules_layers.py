@@ -83,15 +83,28 @@ def _cudnn_attention(q: Any, k: Any, v: Any, bias: Any, wants_sums: bool, *args:
     return found if wants_sums else (found[0], None, *found[2:])
 
 
-def _efficient_attention(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Seed and offset of the random numbers lie on the host, where the meta kernel has them on the GPU."""
+@rule(aten._scaled_dot_product_efficient_attention.default)
+def _memory_efficient_attention(q: Any, k: Any, v: Any, bias: Any, wants_sums: bool, *args: Any, **kwargs: Any) -> Any:
+    """Heads lie side by side in each row; sums are of rows up to a multiple of 32, of any size that is symbolic."""
+    batch, heads, length, _ = q.shape
+    width = v.shape[-1]
+    stride = (length * heads * width, width, heads * width, 1)
+    result = make((batch, heads, length, width), q.dtype, q.device, stride)
+    sums = make((batch, heads, (length + 31) // 32 * 32 if wants_sums else 0), torch.float32, q.device)
+    return result, sums, *_random_state()
+
+
+@rule(aten._efficient_attention_forward.default)
+def _efficient_attention(*args: Any, **kwargs: Any) -> Any:
+    func = aten._efficient_attention_forward.default
     found = run_on_meta(func, plan_of(func), args, kwargs)
+    return (*found[:2], *_random_state(), *found[4:])
+
+
+def _random_state() -> tuple[FakeTensor, FakeTensor]:
+    """Seed and offset of the random numbers lie on the host, where meta kernels have them on the GPU."""
     host = torch.device("cpu")
-    return (*found[:2], make((), torch.int64, host), make((), torch.int64, host), *found[4:])
-
-
-for _func in (aten._scaled_dot_product_efficient_attention.default, aten._efficient_attention_forward.default):
-    rule(_func)(partial(_efficient_attention, _func))
+    return make((), torch.int64, host), make((), torch.int64, host)
 
 
 @rule_of_gradients(aten._scaled_dot_product_flash_attention_for_cpu_backward.default)

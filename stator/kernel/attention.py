@@ -17,6 +17,7 @@ from stator.kernel.blocks import power_of_two
 from stator.kernel.decisions import pieces_of
 from stator.loop.attention import Attention
 from stator.loop.kernel import Kernel
+from stator.sizes import Extent, hint
 
 #: Rows of a tile that tensor cores multiply, at least.
 LEAST = 16
@@ -65,14 +66,14 @@ class AttentionPlan:
     threads: int
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Extent:
         """Blocks of the rows that are not walked."""
         attention = self.attention
         along = (attention.keys, self.rows.keys) if attention.kind == "keys" else (attention.queries, self.rows.queries)
-        return int(pieces_of(*along))
+        return pieces_of(*along)
 
     @property
-    def programs(self) -> int:
+    def programs(self) -> Extent:
         """Programs: one for each block of each head."""
         attention = self.attention
         heads = attention.heads // attention.groups if attention.kind == "keys" else attention.heads
@@ -80,7 +81,7 @@ class AttentionPlan:
 
     def reason(self, device: Device) -> str:
         """The decision in a line."""
-        return f"{self.programs} blocks of {self.rows}: {self.programs / device.cores:.1f} waves"
+        return f"{self.programs} blocks of {self.rows}: {hint(self.programs) / device.cores:.1f} waves"
 
 
 def plan_attention(kernel: Kernel, device: Device, rows: Rows | None = None) -> AttentionPlan:
@@ -91,13 +92,18 @@ def plan_attention(kernel: Kernel, device: Device, rows: Rows | None = None) -> 
 
 
 def candidates(attention: Attention, device: Device) -> list[Rows]:
-    """What fits the device, the fastest first; blocks are no larger than what there is, as far as that goes."""
+    """What fits the device, the fastest first; blocks are no larger than what there is, as far as that is known."""
     width = max(attention.width, attention.depth)
     (listed,) = [rows for most, rows in FASTEST[attention.kind] if width <= most][:1]
-    queries, keys = (max(LEAST, power_of_two(n)) for n in (attention.queries, attention.keys))
-    fitted = [Rows(min(r.queries, queries), min(r.keys, keys), r.stages, r.warps) for r in listed]
+    fitted = [
+        Rows(_fitted(r.queries, attention.queries), _fitted(r.keys, attention.keys), r.stages, r.warps) for r in listed
+    ]
     found = [rows for rows in dict.fromkeys(fitted) if shared_bytes(attention, rows) <= device.shared_bytes]
     return found or fitted[-1:]
+
+
+def _fitted(rows: int, extent: Extent) -> int:
+    return min(rows, max(LEAST, power_of_two(extent))) if type(extent) is int else rows
 
 
 def shared_bytes(attention: Attention, rows: Rows) -> int:

@@ -4,13 +4,15 @@ A program computes a tile of `rows` by `columns`, in steps of `terms`; `stages` 
 one is multiplied. Programs go through the tiles of `group` rows of them before they go on, so that those which run at
 the same time read the same columns and rows from the cache. `plan_matmul` takes the first of `candidates`: those that
 fit the device, in the order of the time that `estimate` gives them. Under `autotune` they are timed
-(`targets/cuda/autotune.py`).
+(`targets/cuda/autotune.py`). Sizes that are symbolic are taken for what they were in the first call: one kernel serves
+all of them, with masks, and a grid that a launch computes.
 Neighbours: `loop/contraction.py` says what is a product, `strategies.tiles` makes the function,
 `codegen/triton/matmul.py` prints it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -18,11 +20,13 @@ from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.blocks import power_of_two
 from stator.kernel.cost import COST
-from stator.kernel.product import length
+from stator.kernel.decisions import pieces_of
 from stator.loop.collision import scatters
 from stator.loop.contraction import Contraction, contraction
 from stator.loop.expr import Expr, postorder
+from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
+from stator.sizes import Extent, hint, minimum
 
 #: Rows of tiles that programs go through together.
 GROUP = 8
@@ -90,29 +94,34 @@ class Matmul:
         return max(1, min(each // AT_ONCE, tiling.columns // LEAST))
 
     @property
-    def programs(self) -> int:
+    def programs(self) -> Extent:
         """How many run: one for each tile, or no more than one for each multiprocessor."""
         count = prod(self.tiles())
-        return min(count, self.cores) if self.tiling.persistent else count
+        return minimum(count, self.cores) if self.tiling.persistent else count
 
-    def tiles(self) -> tuple[int, int, int]:
+    def tiles(self) -> tuple[Extent, Extent, Extent]:
         """Batches, and tiles along rows and columns."""
-        batch, rows, columns, _ = extents(self.product)
-        return batch, -(-rows // self.tiling.rows), -(-columns // self.tiling.columns)
+        batch, rows, columns = map(total, (self.product.batch, self.product.rows, self.product.columns))
+        return batch, pieces_of(rows, self.tiling.rows), pieces_of(columns, self.tiling.columns)
 
     def reason(self, device: Device) -> str:
         """The decision in a line."""
         batch, rows, columns = self.tiles()
         many = f"{len(self.product.sums)} products" if len(self.product.sums) > 1 else "a product"
         where = f"{batch} × " * (batch > 1)
-        waves = batch * rows * columns / device.cores
+        waves = hint(batch * rows * columns) / device.cores
         return f"{many} of {self.product.dtype} in {where}{rows} × {columns} tiles of {self.tiling}: {waves:.1f} waves"
 
 
+def total(axes: Iterable[Axis]) -> Extent:
+    """The points of axes together."""
+    return prod([axis.size for axis in axes])
+
+
 def extents(product: Contraction) -> tuple[int, int, int, int]:
-    """How many batches, rows, columns and terms there are."""
+    """How many batches, rows, columns and terms there were in the first call, to decide by."""
     groups = product.batch, product.rows, product.columns, product.terms
-    batch, rows, columns, terms = [prod([length(axis) for axis in axes]) for axes in groups]
+    batch, rows, columns, terms = [hint(total(axes)) for axes in groups]
     return batch, rows, columns, terms
 
 

@@ -50,7 +50,7 @@ def _launch_of(node: Extern, kernel: Kernel) -> Launch:
     for view in reversed(node.views()):
         assert type(view.offset) is int, "an address is a constant number of elements behind a buffer's first"
         args.insert(0, Pointer(view.buffer, view.offset))
-    return Launch(kernel, tuple(args), operators=(Operator(node.target.removeprefix("stator.")),))
+    return Launch(kernel, tuple(args), node.sizes, operators=(Operator(node.target.removeprefix("stator.")),))
 
 
 def _pointer(pointer: Pointer, own: Mapping[Place, Place]) -> Pointer:

@@ -15,12 +15,17 @@ Neighbours: `lowering/attention.py` makes it, `kernel/attention.py` decides, `co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from stator.loop.expr import Expr, load, postorder
+from stator.loop.expr import Expr, Rewriter, cast, load, op, postorder
 from stator.loop.index import ZERO, Axis
+from stator.loop.scalar import FLOATS, OPS
+from stator.sizes import Extent
 
+#: Positions below it, sign aside, have 32 bits.
+SHORT: Final = 1 << 31
 #: Elements of a row, at most.
 WIDEST: Final = 256
 #: What `score` reads where the scaled product stands.
@@ -38,30 +43,31 @@ class Attention:
     """One kernel; strides are in elements, by tensor, along batches, heads, rows and elements of a row.
 
     `kind` is a key of `TENSORS`; each of the `groups` heads of queries that follow one another share a head of keys.
+    How many batches and rows there are may be symbolic.
     """
 
     kind: str
     dtype: str
-    batches: int
+    batches: Extent
     heads: int
     groups: int
-    queries: int
-    keys: int
+    queries: Extent
+    keys: Extent
     width: int  # of a row of q and k
     depth: int  # of a row of v
-    strides: tuple[tuple[str, tuple[int, ...]], ...]
+    strides: tuple[tuple[str, tuple[Extent, ...]], ...]
     scale: float
     causal: bool = False
     score: Expr | None = None
     spares: int = 0  # parameters behind all others that it leaves alone
-    logs: int = 0  # rows of `l`, of which those behind the last are +inf
+    logs: Extent = 0  # rows of `l`, of which those behind the last are +inf
 
     @property
     def axes(self) -> tuple[Axis, Axis, Axis, Axis]:
         """Batches, heads, rows of queries and rows of keys, as `score` knows them."""
         return axes(self.batches, self.heads, self.queries, self.keys)
 
-    def stride(self, tensor: str) -> tuple[int, ...]:
+    def stride(self, tensor: str) -> tuple[Extent, ...]:
         """The strides of a tensor."""
         return dict(self.strides)[tensor]
 
@@ -77,15 +83,23 @@ class Attention:
         nodes = postorder([self.score]) if self.score is not None else ()
         return tuple(dict.fromkeys([node.attr[0] for node in nodes if node.op == "load" and node.attr[0] != SCORE]))
 
+    @property
+    def extents(self) -> Iterator[Extent]:
+        """What it is written with, beside what `score` is."""
+        yield from (self.batches, self.queries, self.keys, self.logs)
+        for _, stride in self.strides:
+            yield from stride
+
     def text(self) -> str:
         """The canonical print."""
         sizes = f"{self.batches}×{self.heads}/{self.groups}×{self.queries}×{self.keys}×{self.width}/{self.depth}"
         strides = ", ".join([f"{name} {'/'.join(map(str, steps))}" for name, steps in self.strides])
         causal = " causal" if self.causal else ""
-        return f"attention {self.kind} {self.dtype} {sizes} by {self.scale!r}{causal}; {strides}"
+        logs = f", {self.logs} logarithms" if self.logs != self.queries else ""
+        return f"attention {self.kind} {self.dtype} {sizes} by {self.scale!r}{causal}{logs}; {strides}"
 
 
-def axes(batches: int, heads: int, queries: int, keys: int) -> tuple[Axis, Axis, Axis, Axis]:
+def axes(batches: Extent, heads: int, queries: Extent, keys: Extent) -> tuple[Axis, Axis, Axis, Axis]:
     """The axes of scores."""
     return Axis("b", batches), Axis("h", heads), Axis("m", queries), Axis("n", keys)
 
@@ -93,3 +107,32 @@ def axes(batches: int, heads: int, queries: int, keys: int) -> tuple[Axis, Axis,
 def given() -> Expr:
     """The scaled product, as `score` reads it."""
     return load(SCORE, ZERO, "f32")
+
+
+def shortened(score: Expr) -> Expr:
+    """The same score, with positions of 32 bits, where these hold them, that are compared or become floats.
+
+    It is computed of each pair of rows, and a GPU takes several times as long for 64 bits.
+    """
+    return _Shorter({})(score)
+
+
+class _Shorter(Rewriter):
+    __slots__ = ()
+
+    def _rebuild(self, node: Expr) -> Expr:
+        short = all(map(_is_short, node.args))
+        if node.op == "cast" and node.dtype in FLOATS and short:
+            return cast(cast(node.args[0], "i32"), node.dtype)
+        if node.op in OPS and OPS[node.op].rule == "compare" and short:
+            return op(node.op, *[cast(arg, "i32") for arg in node.args])
+        return super()._rebuild(node)
+
+
+def _is_short(value: Expr) -> bool:
+    """Whether it is a number, or a position whose bounds are, that 32 bits hold."""
+    if value.op == "const" and value.dtype == "i64":
+        return -SHORT <= value.attr < SHORT
+    if value.op != "index":
+        return False
+    return all(type(bound) is int and -SHORT <= bound < SHORT for bound in value.attr.bounds())

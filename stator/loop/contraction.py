@@ -5,7 +5,7 @@
 A device that multiplies tiles of matrices (`Device.tile_products`) runs such a nest as no other reduction: neither
 factor is read more often than once for a tile. So only what leaves it one may share its kernel. Each factor may be any
 expression, which is computed where its elements are loaded; half types are multiplied as they are, since their product
-is exact in float32. Axes along which both factors differ are batches.
+is exact in float32. Axes along which both factors differ are batches. Sizes may be symbolic.
 Neighbours: `fusion` keeps contractions what they are, `kernel/matmul.py` decides how one runs.
 """
 
@@ -39,14 +39,12 @@ class Contraction:
 
 
 def contraction(values: Iterable[Expr], axes: Sequence[Axis], reduce_axes: Sequence[Axis]) -> Contraction | None:
-    """What expressions over these axes, of known sizes, are as one product, or several that share rows and columns."""
+    """What expressions over these axes are as one product, or as several that share rows and columns."""
     nodes = postorder(list(values))
     sums = [node for node in nodes if node.op == "reduce"]
     outer = [axis for axis in axes if loops(axis)]
     terms = tuple([axis for axis in reduce_axes if loops(axis)])
     if not sums or not terms or any(node.op == "scan" for node in nodes):
-        return None
-    if any(type(axis.size) is not int for axis in (*outer, *terms)):
         return None
     found = [factors(node) for node in sums]
     if any(pair is None for pair in found):

@@ -156,7 +156,8 @@ class Extern:
     `taken` says which of its results `outputs` are; the others may be undefined, and nobody reads them.
     One that `fails` may raise for the values that it is given. One that is `foreign` is code of the program. Results of
     one that is `fresh` lie in memory that it has made and that nobody else has.
-    With a `kernel` it is that, launched on the memory of its arguments and then of its outputs.
+    With a `kernel` it is that, launched on the memory of its arguments and then of its outputs; `sizes` are what its
+    symbols are.
     """
 
     name: str
@@ -171,6 +172,7 @@ class Extern:
     foreign: bool = False
     fresh: bool = False
     kernel: Kernel | None = None
+    sizes: tuple[Extent, ...] = ()
 
     @property
     def ordered(self) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stator.loop.expr import Rewriter, postorder
+from stator.loop.attention import Attention
+from stator.loop.expr import Expr, Rewriter, postorder
 from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.loop.kernel import Call, Kernel, Launch, Param, Schedule, Step, Store, kernel
 from stator.loop.memory import offsets_of
@@ -82,7 +83,19 @@ class Resizer(Rewriter):
         """A call with other sizes."""
         kwargs = tuple([(key, self.argument(value)) for key, value in node.kwargs])
         outputs = tuple([self.buffer(buffer) for buffer in node.outputs])
-        return replace(node, args=self.argument(node.args), kwargs=kwargs, outputs=outputs)
+        sizes = self.shape(node.sizes)
+        return replace(node, args=self.argument(node.args), kwargs=kwargs, outputs=outputs, sizes=sizes)
+
+    def attention(self, attention: Attention) -> Attention:
+        """Attention of other sizes."""
+        batches, queries, keys, logs = self.shape(
+            (attention.batches, attention.queries, attention.keys, attention.logs)
+        )
+        strides = tuple([(name, self.shape(stride)) for name, stride in attention.strides])
+        score = self(attention.score) if attention.score is not None else None
+        return replace(
+            attention, batches=batches, queries=queries, keys=keys, logs=logs, strides=strides, score=score
+        )  # fmt: skip
 
     def nest(self, nest: Nest) -> Nest:
         """A nest over other ranges."""
@@ -131,9 +144,10 @@ def kernel_at(launch: Launch, values: Mapping[Symbol, Extent]) -> Kernel:
     """The kernel of a launch with its symbols replaced."""
     made = launch.kernel
     sizes = {symbol: substitute(size, values) for symbol, size in zip(made.symbols, launch.sizes, strict=True)}
-    if made.attention is not None:  # of sizes that are known
-        return made
-    return kernel(*Resizer(sizes).kernel_parts(made.axes, made.reduce_axes, made.stores, made.params))
+    resizer = Resizer(sizes)
+    attention = resizer.attention(made.attention) if made.attention is not None else None
+    parts = resizer.kernel_parts(made.axes, made.reduce_axes, made.stores, made.params)
+    return kernel(*parts, attention=attention)
 
 
 def schedule_at(schedule: Schedule, values: Mapping[Symbol, int]) -> Schedule:
@@ -168,11 +182,25 @@ def symbols_in(axes: Iterable[Axis], stores: Iterable[Store], params: Iterable[P
     """The symbols of a kernel, in order of first use."""
     stores = list(stores)
     extents = [axis.size for axis in axes]
-    for node in postorder([root for store in stores for root in store.roots]):
-        if node.op in ("load", "index"):
-            extents += extents_of(node.attr[1] if node.op == "load" else node.attr)
+    extents += _in_values([root for store in stores for root in store.roots])
     extents += [extent for store in stores for extent in extents_of(store.index)]
     extents += [param.numel for param in params]
+    return _symbols_of(extents)
+
+
+def symbols_of_attention(attention: Attention, params: Iterable[Param]) -> list[Symbol]:
+    """The symbols of a kernel that is attention, in order of first use."""
+    score = _in_values([attention.score]) if attention.score is not None else []
+    return _symbols_of([*attention.extents, *score, *[param.numel for param in params]])
+
+
+def _in_values(values: list[Expr]) -> list[Extent]:
+    """The extents of positions, and of what expressions load from."""
+    nodes = [node for node in postorder(values) if node.op in ("load", "index")]
+    return [extent for node in nodes for extent in extents_of(node.attr[1] if node.op == "load" else node.attr)]
+
+
+def _symbols_of(extents: Iterable[Extent]) -> list[Symbol]:
     found: dict[Symbol, None] = {}
     for extent in extents:
         if type(extent) is Size:

@@ -159,7 +159,7 @@ def _pieces_of_terms(product: Contraction, device: Device) -> int:
         prod([hint(axis.size) for axis in axes])
         for axes in (product.batch, product.rows, product.columns, product.terms)
     )
-    tiles = batch * -(-rows // _SIDE) * -(-columns // _SIDE)
+    tiles = max(1, batch * -(-rows // _SIDE) * -(-columns // _SIDE))
     pieces = min(device.cores // tiles, terms // _LEAST_TERMS)
     return pieces if pieces >= _FEW or (pieces > 1 and terms >= _FEW * _MANY_TERMS) else 0
 

@@ -13,27 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
 
 from stator.base.device import HOST
+from stator.graphs.scores import ATTEND, SCORES
 from stator.loop import expr as e
-from stator.loop.attention import TENSORS, WIDEST, Attention, axes, given
-from stator.loop.expr import Expr, Rewriter, load
+from stator.loop.attention import TENSORS, WIDEST, Attention, axes, given, shortened
+from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.index import Index
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.nest import Buffer, Extern, View
+from stator.loop.resize import Resizer, symbols_of_attention
 from stator.lowering.context import Context
-from stator.lowering.extern import call, read_results
+from stator.lowering.extern import call, extern, read_results
 from stator.lowering.product import TAKES_LOOP
-from stator.lowering.table import replaces
+from stator.lowering.table import lowers, replaces
 from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, over, placed
+from stator.sizes import Condition, Extent, Symbol, prove
 from stator.sizes.strides import contiguous, span
 
 #: Weight of a bias up to which it is computed where it is added.
 CHEAP = 16
-#: Elements of a tensor: positions within one have 32 bits.
+#: Elements of a batch: positions within one have 32 bits.
 MOST = 2**31
 
 
@@ -49,6 +53,9 @@ class _Call:
     causal: bool
     scale: float | None
     by_rule: bool
+    #: What the program made of scaled products, and the buffer that these would lie in.
+    scores: LazyTensor | None = None
+    plain: str = ""
 
 
 @replaces("_scaled_dot_product_flash_attention")
@@ -107,6 +114,59 @@ def cudnn_backward(
     return _backward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, False), grad, o, logs)
 
 
+# ---- scores that the program changes ---------------------------------------------------------------------------------
+
+
+@lowers(SCORES)
+def scores(context: Context, out: Spec, q: LazyTensor, k: LazyTensor, scale: float) -> LazyTensor:
+    """In memory, if anything reads them there."""
+    groups = _known(q.size[1:2])[0] // _known(k.size[1:2])[0]
+    for x in (q, k):
+        context.place(x)  # each element is read many times
+
+    def body(at: Indices) -> Expr:
+        batch, head, row, column, element = at
+        factors = q.load((batch, head, row, element)), k.load((batch, head // groups, column, element))
+        total = e.reduce("sum", e.op("mul", *[e.cast(factor, "f32") for factor in factors]))
+        return e.op("mul", total, e.const(scale, "f32"))
+
+    made = context.reduce((*out.size, q.size[3]), [4], "f32", body, False)
+    context.spare.add(context.place(made).buffer.name)
+    return made
+
+
+@lowers(ATTEND)
+def attend(
+    context: Context, out: Spec, scores: LazyTensor, plain: LazyTensor, q: LazyTensor, k: LazyTensor, v: LazyTensor,
+    scale: float,
+) -> Any:  # fmt: skip
+    """One kernel, where it can compute the scores: of each product alone, of none at another place."""
+    place = context.place(plain)
+    asked = _Call(q, k, v, None, 0.0, False, scale, True, scores, place.buffer.name)
+    if out.stride != contiguous(out.size) or not _may(context, asked) or not _is_of_each(context, asked, place):
+        return extern(context, out, scores, plain, q, k, v, scale)
+    o = _buffer(context, out)
+    sums = context.buffer(q.size[:3], contiguous(q.size[:3]), "f32")
+    _launch(context, "forward", asked, {"q": q, "k": k, "v": v}, {"o": o, "l": sums}, ())
+    return _value(out, o)
+
+
+def _is_of_each(context: Context, asked: _Call, place: Place) -> bool:
+    """Whether scores are computed of the product at their own place, without looking anything up or drawing numbers."""
+    value = _changed(context, asked)
+    assert value is not None and asked.scores is not None
+    batches, heads, queries, keys = asked.scores.size
+    at = tuple([axis.index for axis in axes(batches, _known((heads,))[0], queries, keys)])
+    for node in postorder([value]):
+        if node.op in ("reduce", "scan", "random"):
+            return False
+        if node.op == "load":
+            name, index = node.attr
+            if index.has_indirect or (name == asked.plain and index != place.position(at)):
+                return False
+    return True
+
+
 # ---- which ones ------------------------------------------------------------------------------------------------------
 
 
@@ -122,9 +182,11 @@ def _may(context: Context, asked: _Call) -> bool:
     tensors = [asked.q, asked.k, asked.v, *([asked.bias] if asked.bias is not None else [])]
     if not context.device.tile_products or asked.dropout:
         return False
-    if any(type(n) is not int or n == 0 for x in tensors for n in x.size):
-        return False
-    (batches, heads, queries, width), (_, shared, keys, _) = asked.q.size, asked.k.size
+    if any(n == 0 for x in tensors for n in x.size) or any(
+        type(n) is not int for x in tensors[:3] for n in x.size[1::2]
+    ):
+        return False  # numbers of heads and elements of rows are numbers
+    (_, heads, queries, width), (_, shared, keys, _) = asked.q.size, asked.k.size
     if {x.dtype for x in tensors[:3]} != {asked.q.dtype} or asked.q.dtype not in HALF:
         return False
     if max(width, asked.v.size[-1]) > WIDEST or heads % shared or asked.v.size[1] != shared:
@@ -133,11 +195,18 @@ def _may(context: Context, asked: _Call) -> bool:
         return False
     if asked.causal and queries != keys:  # libraries do not agree on where the diagonal is
         return False
-    places = [context.place(x) for x in tensors[:3]]
-    if any(type(n) is not int for place in places for n in (place.offset, *place.stride)):
+    if any(type(context.place(x).offset) is not int for x in tensors[:3]):
         return False
-    largest = max(batches * heads * n * m for n, m in ((queries, width), (keys, width), (keys, asked.v.size[-1])))
-    return bool(largest < MOST)
+    return all(reaches < MOST for reaches in _reaches(context, asked) if type(reaches) is int)
+
+
+def _reaches(context: Context, asked: _Call) -> list[Extent]:
+    """How many elements lie between the first and the last of a batch; of what is symbolic a launch asks that."""
+    parts = [(x.size, context.place(x).stride) for x in (asked.q, asked.k, asked.v)]
+    found = [span(size[1:], stride[1:]) for size, stride in parts]
+    if asked.bias is not None:
+        found.append(prod((*asked.q.size[1:3], asked.k.size[2])))
+    return found
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -150,7 +219,7 @@ def _forward(context: Context, out: Sequence[Any], asked: _Call) -> Any:
     result, logs, *others = out
     read = read_results(context.node, len(out))
     o = _buffer(context, result)
-    if isinstance(logs, Spec) and len(logs.size) >= 3 and logs.size[2] >= asked.q.size[2]:
+    if isinstance(logs, Spec) and len(logs.size) >= 3 and prove(Condition("<=", asked.q.size[2], logs.size[2])):
         sums = _buffer(context, logs)
     else:
         sums = context.buffer(asked.q.size[:3], contiguous(asked.q.size[:3]), "f32")
@@ -208,50 +277,72 @@ def _launch(
     read, _ = TENSORS[kind]
     views = [context.view(values[name]) for name in read]
     lying: list[tuple[str, View | Buffer]] = [*zip(read, views, strict=True), *written.items()]
-    strides = [(name, _known(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
+    strides = [(name, tuple(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
     score, extra = _score(context, asked, len(views))
     views += extra
-    (batches, heads, queries, width), (_, shared, keys, _) = _known(asked.q.size), _known(asked.k.size)
+    batches, _, queries, _ = asked.q.size
+    heads, width, shared, depth = _known((*asked.q.size[1::2], *asked.v.size[1::2]))
     attention = Attention(
-        kind, asked.q.dtype, batches, heads, heads // shared, queries, keys, width, _known(asked.v.size)[3],
+        kind, asked.q.dtype, batches, heads, heads // shared, queries, asked.k.size[2], width, depth,
         tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), asked.causal, score, len(spares),
-        _known(written["l"].size)[2] if "l" in written else queries,
+        written["l"].size[2] if "l" in written else queries,
     )  # fmt: skip
     buffers = [*written.values(), *spares]
-    made = _kernel(context, attention, views, buffers)
+    made, sizes = _kernel(context, attention, views, buffers)
     name = context.node.name if context.node is not None else "attention"
-    node = Extern(name, f"stator.attention_{kind}", tuple(views), (), tuple(buffers), fails=False, kernel=made)
+    target = f"stator.attention_{kind}"
+    node = Extern(name, target, tuple(views), (), tuple(buffers), fails=False, kernel=made, sizes=sizes)
     context.nodes.append(node)
 
 
-def _kernel(context: Context, attention: Attention, views: Sequence[View], buffers: Sequence[Buffer]) -> Kernel:
+def _kernel(
+    context: Context, attention: Attention, views: Sequence[View], buffers: Sequence[Buffer]
+) -> tuple[Kernel, tuple[Extent, ...]]:
+    """A kernel, whose symbols are n0, n1, … as those of any other are, and what they are here."""
     params = [
         Param(f"p{i}", context.buffers[view.buffer].dtype, "in", span(view.size, view.stride))
         for i, view in enumerate(views)
     ]
     params += [Param(f"p{i}", buffer.dtype, "out", buffer.span) for i, buffer in enumerate(buffers, len(views))]
-    return kernel((), (), (), tuple(params), attention=attention)
+    found = symbols_of_attention(attention, params)
+    own = {symbol: Symbol(f"n{i}", symbol.low, symbol.high, symbol.hint) for i, symbol in enumerate(found)}
+    resizer = Resizer({symbol: mine.size for symbol, mine in own.items()})
+    *_, resized = resizer.kernel_parts((), (), (), params)
+    made = kernel((), (), (), resized, tuple(own.values()), resizer.attention(attention))
+    return made, tuple([symbol.size for symbol in found])
 
 
 def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, list[View]]:
-    """What is made of a scaled product by the bias, by the names of parameters from `count` on; and what these are."""
-    bias = asked.bias
-    if bias is None:
+    """What is made of a scaled product, by the names of parameters from `count` on; and what these are."""
+    value = _changed(context, asked)
+    if value is None:
         return None, []
-    if bias.place is None and bias.weight > CHEAP:
-        context.place(bias)
-    batches, heads, queries, keys = _known((*asked.q.size[:3], asked.k.size[2]))
-    at = tuple([axis.index for axis in axes(batches, heads, queries, keys)])
-    value = e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
     views: dict[str, View] = {}
 
     def on_load(name: str, index: Index, dtype: str) -> Expr:
+        if name == asked.plain and name:
+            return given()
         if name in context.buffers and name not in views:
             buffer = context.buffers[name]
             views[name] = View(name, (buffer.span,), (1,))
         return load(f"p{count + list(views).index(name)}", index, dtype) if name in views else load(name, index, dtype)
 
-    return Rewriter({}, on_load)(value), list(views.values())
+    return Rewriter({}, on_load)(shortened(value)), list(views.values())
+
+
+def _changed(context: Context, asked: _Call) -> Expr | None:
+    """What is made of a scaled product, over `loop.attention.axes`: a bias is added, or the program says what."""
+    batches, _, queries, _ = asked.q.size
+    (heads,) = _known(asked.q.size[1:2])
+    at = tuple([axis.index for axis in axes(batches, heads, queries, asked.k.size[2])])
+    if asked.scores is not None:
+        return asked.scores.load(at)
+    bias = asked.bias
+    if bias is None:
+        return None
+    if bias.place is None and bias.weight > CHEAP:
+        context.place(bias)
+    return e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
 
 
 def _is_spare(context: Context, one: Any) -> bool:
@@ -272,5 +363,5 @@ def _value(one: Spec, buffer: Buffer) -> LazyTensor:
 
 def _known(size: Size) -> tuple[int, ...]:
     """A size of numbers."""
-    assert all(type(n) is int for n in size), "symbolic sizes are a library's"
+    assert all(type(n) is int for n in size), "of heads and of elements of a row it is known how many there are"
     return tuple([int(n) for n in size])

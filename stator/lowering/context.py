@@ -50,7 +50,9 @@ _KERNEL = re.compile(r"(\w+_)?k\d+(_\d+)?")
 class Context:
     """One program under construction."""
 
-    __slots__ = ("_names", "buffers", "device", "inputs", "node", "nodes", "number", "numbers", "offsets", "uses")
+    __slots__ = (
+        "_names", "buffers", "device", "inputs", "node", "nodes", "number", "numbers", "offsets", "spare", "uses",
+    )  # fmt: skip
 
     def __init__(self, device: Device, uses: dict[Node, Uses], number: int | None = None) -> None:
         self.device = device
@@ -61,6 +63,7 @@ class Context:
         self.inputs: list[Buffer] = []
         self.numbers: list[Number] = []
         self.buffers: dict[str, Buffer] = {}
+        self.spare: set[str] = set()  #: buffers that are not computed if nothing reads them
         self._names: set[str] = set()
 
     def torch_device(self, device: str) -> torch.device:

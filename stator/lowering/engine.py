@@ -25,7 +25,7 @@ from stator.fake.symbolic import environment_of
 from stator.loop import expr as e
 from stator.loop.expr import Expr, postorder
 from stator.loop.index import Axis, Index
-from stator.loop.nest import Buffer, Nest, Number, Operator, Output, Program, View
+from stator.loop.nest import Buffer, Extern, Nest, Number, Operator, Output, Program, View, views_in
 from stator.lowering import opaque, uses
 from stator.lowering.context import Context, loop_axes
 from stator.lowering.convolution import channels_last, follows, wants_innermost
@@ -70,6 +70,20 @@ def _number(gm: GraphModule, kind: str) -> int | None:
     return next((place.index for place in found if place.type == kind), None)
 
 
+def _without_spare(nodes: list[Nest | Extern], spare: set[str], outputs: tuple[Output, ...]) -> list[Nest | Extern]:
+    """The nodes but for those that compute what may be left out and nothing reads."""
+    if not spare:
+        return nodes
+    read = {view.buffer for output in outputs for view in views_in(output)}
+    for node in nodes:
+        if isinstance(node, Extern):
+            read.update([view.buffer for view in node.views()])
+        else:
+            roots = [node.value, *[atom.expr for atom in node.index.indirects()]]
+            read.update([expr.attr[0] for expr in postorder(roots) if expr.op == "load"])  # type: ignore[arg-type]
+    return [node for node in nodes if isinstance(node, Extern) or node.buffer.name not in spare - read]
+
+
 class Lowering:
     """One pass over one graph."""
 
@@ -101,7 +115,7 @@ class Lowering:
             name,
             context.device.kind,
             tuple(context.inputs),
-            tuple(context.nodes),
+            tuple(_without_spare(context.nodes, context.spare, outputs)),
             outputs,
             tuple([_buffer(target).name for target, _ in self.writes]),
             tuple(context.numbers),

@@ -2,8 +2,9 @@
 
 By rule (`wins`) a product of half precision is ours where that saves a pass over its results which takes clearly longer
 than tiles of ours may lose beside a library's: what is computed of each result would be stored for another operator
-anyway. So are those whose rows of results lie so that a library cannot store them in vectors. Under the option
-`autotune` it is decided by measurement (`stator/tuning.py`).
+anyway. So are those whose rows of results lie so that a library cannot store them in vectors, those of few rows, which
+bring a weight from memory and no more, or compute it of fewer bytes than it would take there, and many small ones.
+Under the option `autotune` it is decided by measurement (`stator/tuning.py`).
 
 The nest of a product has its bias and its rounding in it, so that what reads the result joins it as it would join any
 reduction (`loop/fusion.py`). Its loops are the dims in which the program reads the result: where `[b*s, n]` is viewed
@@ -25,7 +26,7 @@ from stator.base.dtypes import ITEMSIZE
 from stator.fake.symbolic import extents
 from stator.graphs.calls import is_view
 from stator.loop import expr as e
-from stator.loop.expr import Expr
+from stator.loop.expr import Expr, postorder
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.scalar import COSTLY
 from stator.lowering.context import Context
@@ -35,10 +36,15 @@ from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
 #: Rows or columns of results that are in one tile; and the weight up to which an operand is computed for it.
-ONCE, CHEAP = 32, 8
+ONCE, CHEAP = 32, 16
 #: Bytes that a library stores at once, and columns from which on a product is clearly slower where rows do not begin
 #: at a multiple of them.
 VECTOR, WIDE = 16, 256
+#: Rows up to which, and columns and terms from which on, bringing the weight is all that takes time: cuBLAS took 1.0 to
+#: 1.4 times as long on an H100, of weights that were in no cache.
+FEW, FEW_COLUMNS, FEW_TERMS = 16, 1024, 512
+#: Batches from which on, and rows, columns and terms between which, cuBLAS took 1.1 to 2.5 times as long there.
+BATCHES, SMALL = 64, (16, 128)
 #: Rows, columns and terms from which on it is known how fast tiles are.
 MANY = 64
 #: Of the rate at which tiles are multiplied, what is reached; what ours are behind a library's, and by how much a pass
@@ -55,20 +61,50 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def wins(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
-    """Whether a product of sizes that are known is ours by rule."""
+    """Whether a product is ours by rule, which goes by what its sizes were in the first call."""
     device, size = context.device, [hint(n) for n in out.size]
     terms = hint(a.size[-1])
-    if out.dtype not in HALF:
+    if out.dtype not in HALF or 0 in size or not _has_vectors(context, out):
         return False
     *_, rows, columns = size
     aligned = VECTOR // ITEMSIZE[out.dtype]
     if columns % aligned and terms % aligned == 0 and columns >= WIDE and context.place(b).stride[-2] == 1:
+        return True
+    if min(columns, terms) >= MANY and _is_read_once(context, b, -1, out.size[-2]) and _is_narrow(b, out.dtype):
+        return True
+    if _is_of_few_rows(context, b, size, terms) or _are_small(size, terms):
         return True
     if rows < MANY or columns < MANY or terms < MANY or not _saves_a_pass(context):
         return False
     work = 2.0 * prod(size) * terms / (device.product_rate * REACHED)
     saved = 2 * ITEMSIZE[out.dtype] * prod(size) / device.bandwidth + device.launch_cost
     return saved > SURE * work * (BEHIND + _waste(size, device))
+
+
+def _is_of_few_rows(context: Context, b: LazyTensor, size: Sequence[int], terms: int) -> bool:
+    """Whether it is one product of few rows; one of a single row is a dot product for each column, along the weight."""
+    *batch, rows, columns = size
+    if batch or rows > FEW or columns < FEW_COLUMNS or terms < FEW_TERMS:
+        return False
+    return rows > 1 or context.place(b).stride[-2] == 1
+
+
+def _are_small(size: Sequence[int], terms: int) -> bool:
+    """Whether they are many products of which a tile or two has all results."""
+    *batch, rows, columns = size
+    low, high = SMALL
+    return prod(batch) >= BATCHES and all(low <= n <= high for n in (rows, columns, terms))
+
+
+def _has_vectors(context: Context, out: Spec) -> bool:
+    """Whether rows of factors whose strides are symbolic begin where vectors do, so that tiles are loaded in these."""
+    assert context.node is not None
+    for given in context.node.args[-2:]:
+        assert isinstance(given, Node)
+        stride = extents(given.meta["val"].stride())
+        if any(type(step) is not int and step % (VECTOR // ITEMSIZE[out.dtype]) != 0 for step in stride):
+            return False
+    return True
 
 
 def _waste(size: Sequence[int], device: Device) -> float:
@@ -186,6 +222,14 @@ def _is_read_once(context: Context, operand: LazyTensor, number: int, times: Ext
     return operand.weight <= CHEAP and context.uses[given].count == 1
 
 
+def _is_narrow(operand: LazyTensor, dtype: str) -> bool:
+    """Whether an element that is computed takes fewer bytes in memory than it would have there itself."""
+    at = tuple([Axis(f"x{i}", n).index if n != 1 else ZERO for i, n in enumerate(operand.size)])
+    loads = [node for node in postorder([operand.load(at)]) if node.op == "load"]
+    own = [node for node in loads if len(node.attr[1].axes()) == len(operand.size)]
+    return 0 < sum([ITEMSIZE[node.dtype] for node in own]) < ITEMSIZE[dtype]
+
+
 def _joined(at: Indices, parts: Sequence[Size]) -> list[Index]:
     """The index of each dim that is several loops."""
     joined, start = [], 0
@@ -210,16 +254,14 @@ def _loops(node: Node | None, size: Size) -> list[Size]:
 
 
 def divided(size: Size, into: Size) -> list[Size] | None:
-    """Dims as products of runs of other dims; None where these are no such runs, or not all are numbers.
+    """Dims as products of runs of other dims; None where these are no such runs, as far as is known.
 
     divided((6, 8), (2, 3, 4, 2))  ->  [(2, 3), (4, 2)]
     """
-    if any(type(n) is not int for n in (*size, *into)):
-        return None
     parts, start = [], 0
     for n in size:
         end = start + 1
-        while end < len(into) and prod(into[start:end]) < n:
+        while end < len(into) and prod(into[start:end]) != n:
             end += 1
         if prod(into[start:end]) != n or start >= len(into):
             return None

@@ -3,7 +3,7 @@
 A value of one of them is represented by numbers that loops can copy (`LazyTensor.raw`): a complex tensor is pairs of
 floats in a last dimension. So views, copies and writes are loops as for other dtypes, `view_as_real` and
 `view_as_complex` cost nothing, and an operator that computes is a call of ATen's own kernel, unless `complex.py`
-computes it with the real and imaginary parts.
+computes it with the real and imaginary parts, or `eights.py` converts it.
 
 Neighbours: `engine.py` sends every operator here that touches such a value; `value.py` has the representation.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from stator.base.dtypes import ITEMSIZE, OPAQUE
 from stator.fake.execute import plan_of
 from stator.loop import expr as e
-from stator.lowering import complex
+from stator.lowering import complex, eights
 from stator.lowering.context import Context
 from stator.lowering.extern import extern, target_name
 from stator.lowering.table import LOWERINGS, lowers
@@ -42,9 +42,10 @@ def touches(value: Any) -> bool:
 
 def lower(context: Context, target: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operator with values of opaque dtypes among its operands or results."""
-    computed = complex.lower(context, target, out, args, kwargs)
-    if computed is not None:
-        return computed
+    for module in (eights, complex):
+        computed = module.lower(context, target, out, args, kwargs)
+        if computed is not None:
+            return computed
     name = target_name(target)
     if name in COPIES:
         return over(LOWERINGS[target](context, out.numbers, numbers(args[0]), **kwargs), out.dtype)

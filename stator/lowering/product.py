@@ -77,13 +77,14 @@ def takes_onednn(context: Context, out: Spec, a: LazyTensor) -> bool:
 def may_loop(node: Node, device: Device) -> bool:
     """Whether a loop may compute a product: of float32, float64 or bfloat16, of sizes that are known and not 0.
 
-    How many products a batch has need not be known: what each of them takes decides. Tiles are of `matmul.DTYPES`.
+    How many products a batch has need not be known: what each of them takes decides. Tiles are of `matmul.DTYPES`, and
+    of any sizes that are not known to be 0.
     """
     values = [node.meta["val"], *[arg.meta["val"] for arg in node.args[-2:]]]  # type: ignore[union-attr]
     dtypes = matmul.DTYPES if device.tile_products else (torch.float32, torch.float64, torch.bfloat16)
     wide: bool = values[0].dtype in dtypes
-    known = all(type(size) is int and size for value in values for size in value.shape[-2:])
-    known = known and all(type(size) is not int or size for value in values for size in value.shape[:-2])
+    known = device.tile_products or all(type(size) is int for value in values for size in value.shape[-2:])
+    known = known and all(type(size) is not int or size for value in values for size in value.shape)
     plain: bool = (node.kwargs.get("beta", 1), node.kwargs.get("alpha", 1)) == (1, 1)
     return (device.product_work > 0 or device.tile_products) and wide and known and plain
 
@@ -99,6 +100,8 @@ def takes_loop(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> boo
     terms = a.size[-1]
     if _is_for_tiles(context, out, a):
         return matmul.wins(context, out, a, b)
+    if any(type(size) is not int for size in (rows, columns, terms)):
+        return False
     if terms == 1:
         return True
     left, right = context.place(a).stride, context.place(b).stride

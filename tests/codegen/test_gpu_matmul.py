@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import stator
+from stator.base import log
 from stator.kernel.matmul import Tiling, candidates, matmul_of
 from stator.targets import typical
 from tests.codegen import tiled
@@ -119,3 +120,19 @@ def test_by_measurement(tmp_path: Path) -> None:
     assert stator.explain(again, options=options)(x, w, b).products == explained.products
     after = {path.name for path in tmp_path.rglob("*") if "tiles-" in path.name or "product-" in path.name}
     assert after == entries
+
+
+def test_by_measurement_of_sizes_that_change(tmp_path: Path) -> None:
+    """At those of the first call; what was found serves all of them."""
+    torch.manual_seed(0)
+    w, b = torch.randn(3072, 768).cuda().bfloat16(), torch.randn(3072).cuda().bfloat16()
+
+    def step(x: Tensor) -> Tensor:
+        return F.silu(F.linear(x, w, b))
+
+    call = stator.compile(step, dynamic=True, options={"autotune": True, "cache_dir": str(tmp_path)})
+    with log.collect() as recorder:
+        for rows in (512, 300, 1000):
+            x = torch.randn(rows, 768).cuda().bfloat16()
+            close(call(x), step, [x])
+    assert len(recorder.of(log.PRODUCT)) == len(recorder.of(log.TILING)) == 1

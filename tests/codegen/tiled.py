@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from stator import passes
+from stator.aot.partition import partition
+from stator.aot.trace import trace as traced
 from stator.base.device import Device
 from stator.base.dtypes import TORCH
 from stator.base.options import Options
@@ -24,14 +26,17 @@ from stator.codegen import triton
 from stator.fake.tensor import make
 from stator.loop.kernel import Kernel, Launch, Schedule
 from stator.loop.nest import View
+from stator.loop.resize import schedule_at
 from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.lowering.product import TAKES_LOOP
 from stator.prims import DECOMPOSITIONS
 from stator.runtime.artifact import Unit
+from stator.sizes import OPERATIONS, Symbol, evaluate
 from stator.sizes.strides import same_layout, span
 from stator.targets import typical
 from stator.targets.cuda import toolchain
+from tests.aot.test_symbolic import captured
 from tests.cases.graphs import trace
 
 PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default)
@@ -49,13 +54,47 @@ def scheduled(fn: Callable[..., Any], *inputs: Tensor, device: Device | None = N
     return schedule(lower(gm, "test", device), device), lifted
 
 
+def symbolic(
+    fn: Callable[..., Any], examples: Sequence[Tensor], dynamic: set[tuple[int, int]], ours: bool | None = True
+) -> tuple[Schedule, ...]:
+    """A function as kernels for a GPU where sizes (input, dim) are symbolic, and its gradients if some are wanted."""
+    joint = traced(captured(fn, examples, dynamic), examples, decompositions=DECOMPOSITIONS)
+    parts = partition(joint)
+    return tuple([_scheduled(gm, ours) for gm in (parts.forward, parts.backward) if gm is not None])
+
+
+def _scheduled(gm: GraphModule, ours: bool | None) -> Schedule:
+    passes.run(gm, passes.PIPELINE)
+    for node in on_a_device(gm).graph.nodes:
+        if ours is not None and node.target in PRODUCTS:
+            node.meta[TAKES_LOOP] = ours
+    return schedule(lower(gm, "test", typical("cuda")), typical("cuda"))
+
+
+def values_of(made: Schedule, inputs: Sequence[Tensor]) -> dict[Symbol, int]:
+    """The symbols of a schedule, as inputs tell them."""
+    found: dict[Symbol, int] = {}
+    for buffer, given in zip(made.inputs, inputs, strict=True):
+        for told, value in zip((*buffer.size, *buffer.stride), (*given.shape, *given.stride()), strict=True):
+            found |= {symbol: int(value) for symbol in made.symbols if symbol.size is told}
+    return found
+
+
 def on_a_device(gm: GraphModule) -> GraphModule:
     """The graph of tensors of the host as one of a GPU's."""
     for node in gm.graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, Tensor):
-            node.meta["val"] = make(tuple(value.shape), value.dtype, torch.device("cuda"), tuple(value.stride()))
+        if isinstance(value, tuple | list):
+            node.meta["val"] = tuple(map(_moved, value))
+        elif value is not None:
+            node.meta["val"] = _moved(value)
     return gm
+
+
+def _moved(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return make(tuple(value.shape), value.dtype, torch.device("cuda"), tuple(value.stride()))
 
 
 def run(
@@ -69,14 +108,17 @@ def run(
     device = inputs[0].device
     record = record or typical("cuda", 0 if device.type == "cuda" else 2)  # few, so that a program has several tiles
     source = triton.emit(made.kernels, record, made.names, True, shapes)
-    memory = memory_of(made, inputs, device)
+    sizes = values_of(made, inputs)
+    fixed = schedule_at(made, sizes) if sizes else made
+    memory = memory_of(fixed, inputs, device)
     names = dict(zip(made.kernels, made.names, strict=True))
     launch = launcher(source, made.names, folder, device)
     for step in made.steps:
         assert isinstance(step, Launch), step
-        launch(names[step.kernel], [memory[pointer.buffer][pointer.offset :] for pointer in step.args])
+        given = [memory[pointer.buffer][pointer.offset :] for pointer in step.args]
+        launch(names[step.kernel], [*given, *[evaluate(size, sizes) for size in step.sizes]])
     outputs = []
-    for output in made.outputs:
+    for output in fixed.outputs:
         assert isinstance(output, View)
         outputs.append(memory[output.buffer].as_strided(output.size, output.stride, int(output.offset)))
     return outputs
@@ -87,10 +129,10 @@ def memory_of(made: Schedule, inputs: Sequence[Tensor], device: torch.device) ->
     memory = {}
     for buffer, given in zip(made.inputs, inputs, strict=True):
         assert same_layout(buffer.size, given.stride(), buffer.stride), f"{buffer} has strides {given.stride()}"
-        memory[buffer.name] = _flat(given)
+        memory[buffer.name] = _flat(given.view(_dtype(buffer.dtype)))
     for name, buffer in made.buffers.items():
         if name not in memory:
-            dtype = getattr(torch, TORCH[buffer.dtype])
+            dtype = _dtype(buffer.dtype)
             nothing = float("nan") if dtype.is_floating_point else 1
             memory[name] = torch.full((int(buffer.span),), nothing, dtype=dtype, device=device)
     return memory
@@ -101,24 +143,50 @@ def moved(tensor: Tensor, device: str) -> Tensor:
     return _flat(tensor).to(device).as_strided(tensor.shape, tensor.stride())
 
 
+def _dtype(name: str) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, TORCH[name])
+    return dtype
+
+
 def _flat(tensor: Tensor) -> Tensor:
     return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,))
 
 
 def launcher(
     source: str, names: Sequence[str], folder: Path, device: torch.device
-) -> Callable[[str, Sequence[Tensor]], object]:
+) -> Callable[[str, Sequence[Any]], object]:
     if device.type == "cuda":
         kernels = toolchain.load([Unit(source, tuple(names), (), "triton")], "cuda", Options(cache_dir=str(folder)))
         return lambda name, given: kernels[name](*given)
     module = imported(source, folder)
 
-    def launch(name: str, given: Sequence[Tensor]) -> object:
+    def launch(name: str, given: Sequence[Any]) -> object:
         known = module.LAUNCHES[name]
         options = {name: value for name, value in known["options"].items() if name in ("num_warps", "enable_fp_fusion")}
-        return getattr(module, name)[(known["grid"],)](*given, **options)
+        if not known["sizes"]:
+            return getattr(module, name)[(known["grid"],)](*given, **options)
+        sizes = given[len(known["types"]) :]
+        return getattr(module, name)[(computed(known["grid"], sizes),)](*given, WIDE=False, **options)
 
     return launch
+
+
+def computed(program: int | Sequence[tuple[Any, ...]], sizes: Sequence[int]) -> int:
+    """What a program over sizes computes, as launches do; a number is what it is."""
+    if isinstance(program, int):
+        return program
+    stack: list[int] = []
+    for op, *given in program:
+        match op:
+            case "const":
+                stack.append(given[0])
+            case "operand":
+                stack.append(sizes[given[0]])
+            case _:
+                right = stack.pop()
+                stack.append(OPERATIONS[op](stack.pop(), right))
+    (result,) = stack
+    return result
 
 
 def imported(source: str, folder: Path) -> Any:

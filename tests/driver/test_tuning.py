@@ -41,10 +41,23 @@ def test_what_was_faster_is_taken(name: str, taken: str, tmp_path: Path, monkeyp
     explained, exact = run(name, tmp_path, taken, monkeypatch)
     assert len(explained.externs) == (taken == "library")
     (told,) = explained.products
-    assert told.endswith(": a loop" if taken == "loop" else ": the library") and told in str(explained).replace(
-        "\n", " "
-    )
+    assert told.endswith(": a loop" if taken == "loop" else ": the library")
+    assert told in " ".join(str(explained).split())
     torch.testing.assert_close(explained.result.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def test_all_that_is_computed_of_a_product_is_timed_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads it several times too, and up to what another operator reads."""
+    monkeypatch.setattr(tuning, "in_turn", lambda ways, clock: [1e-6, 1e-4])
+
+    def readers(fn: Callable[..., Any], *given: Tensor) -> list[str]:
+        told = stator.explain(fn, options={"autotune": True, "cache_dir": str(tmp_path)})(*given).products
+        return [line.partition(":")[0].split("float32")[1].split() for line in told]
+
+    x, w = torch.randn(65, 32), torch.randn(32, 40)
+    assert readers(lambda x, w: F.silu(x @ w), x, w) == [["neg", "exp", "add", "div"]]
+    assert readers(lambda x, w: (x @ w).exp().sum(1), x, w) == [["exp"]]
+    assert readers(lambda x, w: (x @ w).exp() + (x @ w).sum(1, True), x, w) == [["exp"]]
 
 
 def test_nobody_measures_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

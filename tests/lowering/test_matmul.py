@@ -19,6 +19,7 @@ from stator.lowering.matmul import divided
 from stator.prims import DECOMPOSITIONS
 from stator.targets import typical
 from tests.cases.graphs import trace
+from tests.codegen import tiled
 
 
 def on_gpu(fn: Callable[..., Any], *sizes: tuple[int, ...]) -> Program:
@@ -46,7 +47,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = 
     "alone": (lambda x, w, b: F.linear(x, w, b), ((2048, 256), (1024, 256), (1024,)), 0),
     "long": (lambda x, w: F.relu(F.linear(x, w)), ((2048, 4096), (1024, 4096)), 0),
     "of a sum": (lambda x, w: F.relu(F.linear(x, w)).sum(), ((2048, 256), (1024, 256)), 0),
-    "few rows": (lambda x, w: F.relu(F.linear(x, w)), ((8, 256), (1024, 256)), 0),
+    "few rows": (F.linear, ((8, 512), (1024, 512)), 1),
+    "few rows and terms": (lambda x, w: F.relu(F.linear(x, w)), ((8, 256), (1024, 256)), 0),
+    "some rows": (F.linear, ((32, 512), (1024, 512)), 0),
+    "many small ones": (torch.bmm, ((96, 64, 32), (96, 32, 128)), 1),
+    "some small ones": (torch.bmm, ((32, 64, 32), (32, 32, 128)), 0),
+    "many of one row": (torch.bmm, ((96, 1, 32), (96, 32, 128)), 0),
     "gate": (
         lambda x, w, v, o: (F.relu(F.linear(x, w)) * F.linear(x, v)) @ o,
         ((2048, 256), (1024, 256), (1024, 256), (1024, 64)),
@@ -61,6 +67,37 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = 
 def test_which_are_ours(name: str) -> None:
     fn, sizes, count = CASES[name]
     assert ours(on_gpu(fn, *sizes)) == count
+
+
+WEIGHTS: dict[str, tuple[int, torch.dtype, bool]] = {
+    "eight bits": (8, torch.int8, True),
+    "floats of eight bits": (16, torch.float8_e4m3fn, True),
+    "one row": (1, torch.float8_e5m2, True),
+    "as wide": (8, torch.int16, False),
+    "many rows": (64, torch.int8, False),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_a_weight_that_is_computed_of_fewer_bytes_is_computed_where_it_is_multiplied(name: str) -> None:
+    """Of few rows: elsewhere it would be written and read in its own width."""
+    rows, dtype, fused = WEIGHTS[name]
+    weight = torch.zeros((128, 96)).to(dtype)
+
+    def fn(x: Tensor, w: Tensor, scale: Tensor) -> Tensor:
+        return F.linear(x, w.to(torch.bfloat16) * scale)
+
+    gm, _ = trace(fn, (torch.zeros(rows, 96).bfloat16(), weight, torch.zeros(128, 1).bfloat16()), DECOMPOSITIONS)
+    passes.run(gm, passes.PIPELINE)
+    program = lower(tiled.on_a_device(gm), "test", typical("cuda"))
+    assert (len(program.nodes) == 1 and isinstance(program.nodes[0], Nest)) == fused, program.text()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_single_row_is_ours_along_the_weight(turned: bool) -> None:
+    """Dot products for each column; where these lie side by side it is the library's."""
+    made = on_gpu(F.linear, (1, 512), (1024, 512)) if turned else on_gpu(torch.matmul, (1, 512), (512, 1024))
+    assert isinstance(made.nodes[0], Nest) == turned
 
 
 def test_loops_are_those_in_which_results_are_read() -> None:

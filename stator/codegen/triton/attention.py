@@ -3,6 +3,7 @@
 Scores are in powers of two: what is added up is exp2(s · log2 e - l · log2 e). Where no block that is walked reaches
 past an end or the diagonal nothing is masked; the rest is a second loop. A row of no keys, or whose scores are all
 -inf, gives zeros, as eager's kernels do. `score` is printed as any kernel's statements are, on tiles of its axes.
+Sizes that are symbolic are arguments; positions within a batch have 32 bits unless some tensor is too large for that.
 Neighbours: `loop/attention.py` has the formulas, `kernel/attention.py` the blocks.
 """
 
@@ -17,8 +18,10 @@ from stator.kernel.attention import AttentionPlan
 from stator.kernel.blocks import power_of_two
 from stator.kernel.nest import Order, nest
 from stator.loop.attention import SCORE, TENSORS
+from stator.loop.extent import wrapped
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.kernel import Kernel, Param, Store
+from stator.sizes import Extent, postfix
 
 LOG2E = 1.4426950408889634
 
@@ -30,10 +33,15 @@ def attention_text(plan: AttentionPlan, name: str) -> str:
 
 def attention_launch(plan: AttentionPlan, name: str, warp: int) -> str:
     """What launches of it need to know."""
-    params = plan.kernel.params
+    params, symbols = plan.kernel.params, plan.kernel.symbols
     options: dict[str, object] = {"num_warps": plan.threads // warp, "num_stages": plan.rows.stages}
     options["enable_reflect_ftz"] = True  # of shares that are summed to one, tiny ones may be nothing
-    return launch_entry(name, params, plan.programs, options)
+    if not symbols:
+        return launch_entry(name, params, plan.programs, options)
+    numbers = {symbol: i for i, symbol in enumerate(symbols)}
+    limits = tuple([(postfix(numel, numbers), 2**31) for numel in dict.fromkeys([param.numel for param in params])])
+    grid, sizes = postfix(plan.programs, numbers), tuple([symbol.name for symbol in symbols])
+    return launch_entry(name, params, grid, options, f"{plan.programs} blocks", sizes, limits)
 
 
 class _Printer:
@@ -60,6 +68,10 @@ class _Printer:
         attention = self.attention
         read, written = TENSORS[attention.kind]
         names = [*read, *attention.loads, *written, *[f"spare{i}" for i in range(attention.spares)]]
+        symbols = [symbol.name for symbol in self.plan.kernel.symbols]
+        names += [*symbols, *["WIDE: tl.constexpr"] * bool(symbols)]
+        self.add("program = tl.program_id(0)")
+        self.widen("program", *symbols)
         self.head()
         self.body()
         return "\n".join(["@triton.jit", f"def {self.name}({', '.join(names)}):", *self.lines])
@@ -73,9 +85,17 @@ class _Printer:
 
     # ---- tiles
 
+    def widen(self, *names: str) -> None:
+        """Have 64 bits where positions need them."""
+        if self.plan.kernel.symbols:
+            self.add("if WIDE:")
+            for name in names:
+                self.add(f"    {name} = {name}.to(tl.int64)")
+
     def rows(self, letter: str, start: str) -> None:
         """The rows of a block, as a column and as a row."""
         self.add(f"{letter} = {start} + tl.arange(0, {self.step[letter]})")
+        self.widen(letter)
 
     def place(self, tensor: str, rows: str, elements: str, turned: bool) -> str:
         """The addresses of a tile of a tensor whose base is known, elements of a row along the second dim or first."""
@@ -109,7 +129,7 @@ class _Printer:
 
     def base(self, tensor: str, head: str) -> None:
         batch, each, *_ = self.attention.stride(tensor)
-        self.add(f"{tensor}_head = {tensor} + (b * {batch} + {head} * {each})")
+        self.add(f"{tensor}_head = {tensor} + (b * {wrapped(batch)} + {head} * {wrapped(each)})")
 
     # ---- scores
 
@@ -150,12 +170,11 @@ class _ByQueries(_Printer):
     """A program has a block of queries, and walks the keys: first those that need no mask."""
 
     def head(self) -> None:
-        attention, blocks = self.attention, self.plan.blocks
-        self.add("program = tl.program_id(0)")
-        last = f"{blocks - 1} - program % {blocks}" if attention.causal else f"program % {blocks}"
+        attention, blocks = self.attention, wrapped(self.plan.blocks)
+        last = f"{wrapped(self.plan.blocks - 1)} - program % {blocks}" if attention.causal else f"program % {blocks}"
         self.add(f"block = {last}")
         self.add(f"h = (program // {blocks}) % {attention.heads}")
-        self.add(f"b = (program // {blocks * attention.heads}).to(tl.int64)")
+        self.add(f"b = (program // {wrapped(self.plan.blocks * attention.heads)}).to(tl.int64)")
         self.rows("m", f"block * {self.step['m']}")
         self.add(f"d = tl.arange(0, {self.size['d']})")
         self.add(f"e = tl.arange(0, {self.size['e']})")
@@ -167,16 +186,15 @@ class _ByQueries(_Printer):
         """Both loops over keys."""
         attention, m, n = self.attention, self.step["m"], self.step["n"]
         whole = attention.keys // n * n
-        end = str(attention.keys)
-        full = str(whole)
+        end, full = str(attention.keys), str(whole)
         if attention.causal:
             self.add(f"end = tl.minimum((block + 1) * {m}, {attention.keys})")
             self.add(f"full = tl.minimum((block * {m} + 1) // {n} * {n}, {whole})")
             end, full = "end", "full"
-        if whole:
+        if whole != 0:
             self.loop("n", "0", full, lambda: inside(False))
         if attention.causal or whole != attention.keys:
-            self.loop("n", full if whole else "0", end, lambda: inside(True))
+            self.loop("n", full if whole != 0 else "0", end, lambda: inside(True))
 
 
 class _Forward(_ByQueries):
@@ -197,7 +215,7 @@ class _Forward(_ByQueries):
         (step,) = attention.stride("l")[2:]
         if attention.logs != attention.queries:
             self.add(f"total = tl.where(m < {attention.queries}, total, float('inf'))")
-        guard = f", m < {attention.logs}" if attention.logs % m else ""
+        guard = f", m < {attention.logs}" if attention.logs % m != 0 else ""
         self.add(f"tl.store(l_head + {_times('m', step)}, total{guard})")
 
     def step_of_keys(self, masked: bool) -> None:
@@ -251,12 +269,11 @@ class _Keys(_Printer):
     first = "n"
 
     def head(self) -> None:
-        attention, blocks = self.attention, self.plan.blocks
+        attention, blocks = self.attention, wrapped(self.plan.blocks)
         heads = attention.heads // attention.groups
-        self.add("program = tl.program_id(0)")
         self.add(f"block = program % {blocks}")
         self.add(f"head = (program // {blocks}) % {heads}")
-        self.add(f"b = (program // {blocks * heads}).to(tl.int64)")
+        self.add(f"b = (program // {wrapped(self.plan.blocks * heads)}).to(tl.int64)")
         self.rows("n", f"block * {self.step['n']}")
         self.add(f"d = tl.arange(0, {self.size['d']})")
         self.add(f"e = tl.arange(0, {self.size['e']})")
@@ -293,7 +310,7 @@ class _Keys(_Printer):
             self.loop("m", f"block * {n} // {m} * {m}", "middle", lambda: self.step_of_queries(True, False))
             self.add(f"middle = tl.maximum(middle, block * {n} // {m} * {m})")
             start = "middle"
-        if whole:
+        if whole != 0:
             self.loop("m", start, str(whole), lambda: self.step_of_queries(False, False))
         if whole != attention.queries:
             first = f"tl.maximum({whole}, {start})" if attention.causal else str(whole)
@@ -371,5 +388,5 @@ class _Score(Printer):
             self.add(f"s = tl.broadcast_to({value}, {self.tile})")
 
 
-def _times(name: str, step: int) -> str:
-    return name if step == 1 else f"{name} * {step}"
+def _times(name: str, step: Extent) -> str:
+    return name if step == 1 else f"{name} * {wrapped(step)}"

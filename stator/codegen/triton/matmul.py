@@ -2,7 +2,8 @@
 
 Rows are lanes of `m`, columns of `n`, terms of `k`; a value has the lanes of what it is made of. In the loop over terms
 what a left factor needs is printed with `k` along columns, what a right one needs with `k` along rows. What lies past
-the end is loaded as zero; where a factor is computed from what is loaded, it is made zero after that.
+the end is loaded as zero; where a factor is computed from what is loaded, it is made zero after that. Sizes may be
+arguments, from which a program computes how many tiles there are.
 Neighbours: `printer.py` writes statements, `kernel/matmul.py` decides, `kernel/strategies.py` made the function.
 """
 
@@ -10,12 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import TypeAlias
 
 from stator.codegen.triton.operators import TYPES
 from stator.codegen.triton.printer import NO_LANES, Lanes, Printer, launch_text
 from stator.kernel import ir
 from stator.kernel.matmul import Matmul
 from stator.loop.index import Axis, Index
+from stator.sizes import Extent, Size
+
+#: How many there are of something: a number, or the name of a variable.
+Count: TypeAlias = "int | str"
 
 #: For files with products.
 HELPERS = """\
@@ -84,36 +90,50 @@ class _Printer(Printer):
     # ---- the program
 
     def head(self) -> None:
+        first = "first" if self.plan.tiling.persistent else "program"
+        self.add(f"{first} = tl.program_id(0){'.to(tl.int64)' if self.wide else ''}")
+        if self.function.symbols:
+            self.add("if WIDE:")
+            for name in [first, *[symbol.name for symbol in self.function.symbols]]:
+                self.add(f"    {name} = {name}.to(tl.int64)")
+        counts = [self.named(*pair) for pair in zip(("batches", "rows", "columns"), self.plan.tiles(), strict=True)]
         if self.plan.tiling.persistent:
-            tiles = prod(self.plan.tiles())
-            self.add(f"for turn in tl.range(tl.program_id(0), {tiles}, {self.plan.cores}, flatten=True):")
+            tiles = _product(*counts)
+            self.add(f"for program in tl.range(first, {tiles}, {self.plan.cores}, flatten=True):")
             self.indent += "    "
-        first = "turn" if self.plan.tiling.persistent else "tl.program_id(0)"
-        self.add(f"program = {first}{'.to(tl.int64)' if self.wide else ''}")
-        self.order()
+        self.order(*counts)
         for letter, shape in (("m", "[:, None]"), ("n", "[None, :]")):
             self.add(f"{letter} = ({letter}_tile * {self.step[letter]} + tl.arange(0, {self.step[letter]})){shape}")
             if self.ends(letter):
                 self.add(f"{letter}_live = {letter} < {self.loops[letter].size}")
 
-    def order(self) -> None:
+    def named(self, name: str, extent: Extent) -> Count:
+        """A number, or a name for what is computed of sizes."""
+        if type(extent) is int:
+            return extent
+        self.add(f"{name} = {extent}")
+        return name
+
+    def order(self, batches: Count, rows: Count, columns: Count) -> None:
         """Which batch and tile a program computes: those of some rows of tiles, column by column."""
-        batch, rows, columns = self.plan.tiles()
-        if batch != 1:
-            self.add(f"b = program // {rows * columns}")
-            self.add(f"program = program % {rows * columns}")
+        turn = "program"
+        if batches != 1:
+            each = _product(rows, columns)
+            self.add(f"b = program // {each}")
+            self.add(f"tile = program % {each}")
+            turn = "tile"
         group = self.plan.tiling.group
-        if rows <= group:
-            self.add(f"m_tile = program % {rows}")
-            self.add(f"n_tile = program // {rows}")
+        if isinstance(rows, int) and rows <= group:
+            self.add(f"m_tile = {turn} % {rows}")
+            self.add(f"n_tile = {turn} // {rows}")
             return
-        self.add(f"band = program // {columns * group}")
-        height = str(group)
-        if rows % group:
+        band, height = _product(columns, group), str(group)
+        self.add(f"band = {turn} // {band}")
+        if isinstance(rows, str) or rows % group:
             height = "height"
             self.add(f"height = tl.minimum({rows} - band * {group}, {group})")
-        self.add(f"m_tile = band * {group} + (program % {columns * group}) % {height}")
-        self.add(f"n_tile = (program % {columns * group}) // {height}")
+        self.add(f"m_tile = band * {group} + ({turn} % {band}) % {height}")
+        self.add(f"n_tile = ({turn} % {band}) // {height}")
 
     # ---- statements
 
@@ -169,7 +189,7 @@ class _Printer(Printer):
             return
         step, indent = self.step["k"], self.indent
         sums = [s for s in loop.body if isinstance(s, ir.Assign)]
-        self.add(f"for start in tl.range(0, {loop.axis.size}, {step}):")
+        self.add(f"for start in tl.range(0, {self.end_of_terms(loop.axis)}, {step}):")
         self.indent += "    "
         body = [s for s in loop.body if not isinstance(s, ir.Assign)]
         made = {target: s for s in body for target in ir.targets(s)}
@@ -189,6 +209,15 @@ class _Printer(Printer):
             total = s.target.name
             self.add(f"{total} = tl.dot({self.operand(left)}, {self.operand(right)}, {total}{precision})")
         self.indent = indent
+
+    def end_of_terms(self, axis: Axis) -> str:
+        """How many terms there are, in 64 bits where positions have these: counting to it, one has them too."""
+        if self.wide:
+            return f"tl.full([], {axis.size}, tl.int64)"
+        if not self.function.symbols or type(axis.size) is Size:
+            return str(axis.size)
+        self.add(f"terms = tl.full([], {axis.size}, tl.int64 if WIDE else tl.int32)")
+        return "terms"
 
     def lanes_of_all(self, body: Sequence[ir.Statement]) -> dict[ir.Value, Lanes]:
         """The lanes of what the loop over terms computes."""
@@ -258,6 +287,16 @@ class _Printer(Printer):
             text = f"tl.broadcast_to({text}, {shape})"
         guard = "".join([f", {' & '.join(live)}" for live in [self.guard(frozenset("mn"))] if live])
         self.add(f"tl.store({statement.memory} + ({points}), {text}{guard})")
+
+
+def _product(*counts: Count) -> Count:
+    """The product of counts, in one operand."""
+    known = prod([count for count in counts if isinstance(count, int)])
+    names = [count for count in counts if isinstance(count, str)]
+    if not names:
+        return known
+    parts = [*names, *([str(known)] if known != 1 else [])]
+    return f"({' * '.join(parts)})" if len(parts) > 1 else parts[0]
 
 
 def _factors(s: ir.Assign, made: Mapping[ir.Value, ir.Statement]) -> tuple[ir.Value, ir.Value]:

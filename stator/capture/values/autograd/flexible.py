@@ -2,8 +2,10 @@
 
 In eager PyTorch it asks its own compiler, and computes every score in memory. Here the program's functions of a score
 are mapped over all of them as torch maps them (`vmap.py`), so they end up in the kernel of the softmax; where they
-index by rows and columns, they look up, as they do in eager. What is asked for beside the result ends the graph. It is
-known by name: nobody who does not use it imports it.
+index by rows and columns, they look up, as they do in eager. Half types on a GPU whose scores no function changes are
+`scaled_dot_product_attention`, with the mask, of which kernels of ours compute each element where it is needed; those
+whose scores one changes, and that need no gradients, are the operators of `graphs/scores.py`. What is asked for beside
+the result ends the graph. It is known by name: nobody who does not use it imports it.
 Neighbours: `vmap.py`, `values/torch/indexing.py`.
 """
 
@@ -14,15 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
+from stator.base.device import HOST
 from stator.base.errors import GraphBreak
 from stator.capture.source import ConstSource
 from stator.capture.values.registry import NAMED_CALLS, wrap
+from stator.graphs.scores import ATTEND, SCORES
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.value import Value
 
+#: The dtypes that kernels for attention take.
+HALVES = (torch.float16, torch.bfloat16)
 #: Of its arguments, those that change the result alone, in order.
 PLAIN = ("query", "key", "value", "score_mod", "block_mask", "scale", "enable_gqa")
 #: Those that ask for something else; what they are where nothing is asked for.
@@ -53,17 +60,38 @@ def attend(
     if not enable_gqa and query.size(1) != key.size(1):
         raise ValueError("flex_attention needs enable_gqa=True where heads of queries share one of keys")
     groups = query.size(1) // key.size(1)
+    scale = query.size(-1) ** -0.5 if scale is None else scale
+    fused = query.device.type != HOST and query.dtype in HALVES
+    if fused and score_mod is None and block_mask is None:
+        return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=groups > 1)
+    if fused and score_mod is not None and not _wants_gradients(query, key, value):
+        plain = SCORES(query, key, scale)
+        scores = _changed(plain, score_mod, block_mask)
+        if not _wants_gradients(scores):
+            return ATTEND(scores, plain, query, key, value, scale)
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    if fused and score_mod is None and block_mask is not None:
+        shape = query.size(0), query.size(1), query.size(2), key.size(2)
+        mask = _mapped(block_mask.mask_mod, ())(*[torch.arange(size, device=query.device) for size in shape])
+        return scaled_dot_product_attention(query, key, value, mask, scale=scale)
     wide = torch.float64 if query.dtype is torch.float64 else torch.float32
-    scores = query.to(wide) @ key.to(wide).transpose(-2, -1)
-    scores = scores * (query.size(-1) ** -0.5 if scale is None else scale)
-    b, h, m, n = [torch.arange(size, device=query.device) for size in scores.shape]
+    scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * scale
+    return torch._safe_softmax(_changed(scores, score_mod, block_mask), -1).to(query.dtype) @ value
+
+
+def _wants_gradients(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def _changed(scores: Tensor, score_mod: Callable[..., Tensor] | None, block_mask: Any) -> Tensor:
+    """What the program's functions make of scores."""
+    b, h, m, n = [torch.arange(size, device=scores.device) for size in scores.shape]
     if score_mod is not None:
         scores = _mapped(score_mod, (0,))(scores, b, h, m, n)
     if block_mask is not None:
         scores = torch.where(_mapped(block_mask.mask_mod, ())(b, h, m, n), scores, -torch.inf)
-    return torch._safe_softmax(scores, -1).to(query.dtype) @ value
+    return scores
 
 
 def _mapped(function: Callable[..., Tensor], prefix: tuple[int, ...]) -> Callable[..., Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import stator
+from stator.capture.values.autograd import flexible
 
 SLOPES, BIAS = torch.rand(4), torch.randn(4, 24, 24)
 
@@ -106,3 +107,69 @@ def test_what_eager_refuses_is_refused(wrong: Callable[..., Any]) -> None:
     with pytest.raises(expected.type) as found:
         stator.compile(CALLS["plain"])(*given)
     assert str(found.value) == str(expected.value)
+
+
+def near(b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+    return (m >= n) & (m - n < 100)
+
+
+def of_documents(b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+    return (m // 50 == n // 50) & (m != 7)
+
+
+@pytest.mark.parametrize("name", ["slopes", "bias", "both", "shared keys"])
+def test_functions_of_half_types_on_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a graph for a GPU has, run where there is none: the operators of attention, with what is between them."""
+    monkeypatch.setattr(flexible, "HOST", "meta")
+    stator.reset()
+    explained = stator.explain(CALLS[name])(*tensors(torch.bfloat16))
+    assert explained.externs == ("stator.attend.default",) and len(explained.graphs) == 1
+    wanted = CALLS[name](*tensors(torch.bfloat16))
+    torch.testing.assert_close(explained.result, wanted, rtol=0.05, atol=0.05)
+    given = [x.requires_grad_() for x in tensors(torch.bfloat16)]
+    assert "stator.attend.default" not in stator.explain(CALLS[name])(*given).externs
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["slopes", "bias", "both", "shared keys"])
+def test_functions_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel."""
+    monkeypatch.setitem(globals(), "SLOPES", SLOPES.cuda())
+    monkeypatch.setitem(globals(), "BIAS", BIAS.cuda())
+    monkeypatch.setitem(globals(), "MASK", create_block_mask(causal, None, None, 24, 24, device="cuda"))
+    stator.reset()
+    given = [x.cuda() for x in tensors(torch.bfloat16)]
+    explained = stator.explain(CALLS[name])(*given)
+    print(explained)
+    assert not explained.externs
+    exact = CALLS[name](*[x.double() for x in given])
+    assert (explained.result - exact).abs().max() < 0.02 * exact.abs().max()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mask", [None, causal, near, of_documents])
+@pytest.mark.parametrize("shared", [False, True])
+def test_masks_on_a_gpu(mask: Callable[..., Any] | None, shared: bool) -> None:
+    """No scores are in memory where no function changes them, forward and backward."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    stator.reset()
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4 if i == 0 or not shared else 2, 300, 64, device="cuda").bfloat16() for i in range(3))
+    blocks = None if mask is None else create_block_mask(mask, None, None, 300, 300, device="cuda")
+
+    def step(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return flex_attention(q, k, v, block_mask=blocks, enable_gqa=shared)
+
+    given = [x.clone().requires_grad_() for x in (q, k, v)]
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):
+        explained = stator.explain(step)(*given)
+        explained.result.float().square().sum().backward()
+    print(mask, explained)
+    assert not [name for name in explained.externs if "bmm" in name or "attention" in name]
+    wide = [x.double().requires_grad_() for x in (q, k, v)]
+    exact = step(*wide)
+    exact.square().sum().backward()
+    assert (explained.result - exact).abs().max() < 0.02 * exact.abs().max()
+    for ours, theirs in zip(given, wide, strict=True):
+        assert (ours.grad - theirs.grad).abs().max() < 0.03 * theirs.grad.abs().max()
