@@ -25,7 +25,7 @@ from stator.loop import scalar, tables
 from stator.loop.extent import Bound, less
 from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
 from stator.loop.magnitude import holds
-from stator.loop.scalar import FLOATS, INTEGERS, OPS, REDUCTIONS, SCANS
+from stator.loop.scalar import FLOATS, HALVES, INTEGERS, OPS, REDUCTIONS, SCANS
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits
 
@@ -158,7 +158,31 @@ def cast(value: Expr, dtype: str) -> Expr:
         return const(value.attr, dtype)
     if value.op == "cast" and contains(value.dtype, value.args[0].dtype):
         return cast(value.args[0], dtype)
+    rounded = value.op == "cast" and value.dtype in HALVES and value.args[0].dtype == "f32"
+    if rounded and held(value.args[0], value.dtype):
+        return cast(value.args[0], dtype)
     return _intern("cast", (value,), dtype)
+
+
+#: How many expressions are looked at for that; of longer chains the last rounding stays.
+_LOOKED_AT = 32
+
+
+def held(root: Expr, half: str) -> bool:
+    """Whether a half type holds all that a float32 may be, as it is made of such numbers without rounding."""
+    seen, stack = {root}, [root]
+    while stack and len(seen) <= _LOOKED_AT:
+        value = stack.pop()
+        if value.op == "cast" and contains(half, value.args[0].dtype):
+            continue
+        if value.op == "const" and scalar.holds(half, value.attr):
+            continue
+        first = 0 if value.op in ("reduce", "scan") and value.attr in ("max", "min") else scalar.CHOOSING.get(value.op)
+        if first is None:
+            return False
+        stack += [arg for arg in value.args[first:] if arg not in seen]
+        seen.update(stack)
+    return not stack
 
 
 def _plain(value: float) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 Number = Any  # a bool, int or float: which one follows from the dtype
 
 FLOATS = frozenset(("f64", "f32", "bf16", "f16"))
+HALVES = ("bf16", "f16")
 INTEGERS = frozenset(("i64", "i32", "i16", "i8", "u8"))
 COMPUTED = frozenset(("f64", "f32", *INTEGERS, "bool"))  # arithmetic happens on these
 _FORMAT = {"f64": "<d", "f32": "<f", "f16": "<e", "i64": "<q", "i32": "<i", "i16": "<h", "i8": "<b", "u8": "<B"}
@@ -77,6 +78,11 @@ def convert(dtype: str, value: Number) -> Number:
         way = "i64" if dtype in ("i64", "u8") else "i32"
         return round_to(dtype, math.trunc(value) if in_range(way, value) else -(1 << (_BITS[way] - 1)))
     return round_to(dtype, value)
+
+
+def holds(dtype: str, value: float) -> bool:
+    """Whether a dtype of floats has a number exactly; all have what is none."""
+    return math.isnan(value) or convert(dtype, value) == value
 
 
 def in_range(dtype: str, value: float) -> bool:
@@ -291,6 +297,11 @@ OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in _TABLE}
 _ROUNDED_RIGHT = ("div", "sqrt", "reciprocal", "floor", "ceil", "trunc", "round")
 EXACT = frozenset(name for name, o in OPS.items() if (o.rule != "float" or name in _ROUNDED_RIGHT) and name != "pow")
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+#: What gives one of its operands, from this one on, or a number of no more digits: whole ones near halves are halves.
+CHOOSING = {
+    "abs": 0, "neg": 0, "sign": 0, "minimum": 0, "maximum": 0, "floor": 0, "ceil": 0, "trunc": 0, "round": 0,
+    "where": 1, "masked": 1,
+}  # fmt: skip
 #: Operators that cost about as much as an access to memory.
 COSTLY = frozenset(
     (
