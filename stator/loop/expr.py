@@ -253,7 +253,7 @@ def op(name: str, *args: Expr) -> Expr:
 def _fold(name: str, args: tuple[Expr, ...], dtype: str) -> Expr | None:
     if name in scalar.EXACT and all(a.op == "const" for a in args):
         return const(scalar.apply(name, dtype, *[a.attr for a in args]), dtype)
-    if dtype == "i64" and name in ("add", "sub", "mul") and (position := _fold_index(name, *args)) is not None:
+    if dtype == "i64" and name in _OF_INDICES and (position := _fold_index(name, *args)) is not None:
         return index(position)
     if OPS[name].rule == "compare":
         return _fold_compare(name, *args)
@@ -267,14 +267,38 @@ def _known_index(value: Expr) -> Index | None:
     return Index.of(value.attr) if value.op == "const" and value.dtype == "i64" else None
 
 
-def _fold_index(name: str, left: Expr, right: Expr) -> Index | None:
-    a, b = _known_index(left), _known_index(right)
-    if a is None or b is None:
+#: What indices are closed under, where the other operand is a number for some of them.
+_OF_INDICES = frozenset(("add", "sub", "mul", "neg", "floordiv", "mod", "minimum", "maximum"))
+
+
+def _fold_index(name: str, *args: Expr) -> Index | None:
+    found = [_known_index(arg) for arg in args]
+    if None in found:
         return None
-    if name == "mul" and a.terms and b.terms:
-        return None
-    found = (b * a.const if not a.terms else a * b.const) if name == "mul" else a + b if name == "add" else a - b
-    return found if holds(found) else None
+    a, b = found[0], found[-1]
+    assert a is not None and b is not None
+    number = b.const if not b.terms and type(b.const) is int else 0
+    match name:
+        case "add":
+            result = a + b
+        case "sub":
+            result = a - b
+        case "neg":
+            result = a * -1
+        case "mul":
+            if a.terms and b.terms:
+                return None
+            result = b * a.const if not a.terms else a * b.const
+        case "floordiv" | "mod":
+            if number <= 0 or not a.nonnegative:
+                return None
+            result = a // number if name == "floordiv" else a % number
+        case _:
+            low, high = (a - b).bounds()
+            if type(low) is not int or type(high) is not int or low < 0 < high:
+                return None
+            result = a if (low >= 0) == (name == "maximum") else b
+    return result if holds(result) else None
 
 
 def _fold_compare(name: str, left: Expr, right: Expr) -> Expr | None:
