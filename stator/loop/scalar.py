@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ctypes import c_float
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 Number = Any  # a bool, int or float: which one follows from the dtype
@@ -198,6 +199,18 @@ def _pow(a: Number, b: Number) -> Number:
         return math.nan if a else (math.copysign(math.inf, a) if b % 2 == 1 else math.inf)
 
 
+def _erf_inverse(a: float) -> float:
+    """By Newton's method, on the function that is not near 1."""
+    size = abs(a)
+    if not size < 1.0:
+        return math.copysign(math.inf, a) if size == 1.0 else math.nan
+    x = -NormalDist().inv_cdf((1.0 - size) / 2.0) / math.sqrt(2.0)
+    for _ in range(4):
+        off = math.erf(x) - size if size < 0.5 else (1.0 - size) - math.erfc(x)
+        x -= off * math.exp(x * x) * math.sqrt(math.pi) / 2.0
+    return math.copysign(x, a)
+
+
 def _log(function: Callable[[float], float], zero: float) -> Callable[[float], float]:
     return lambda a: -math.inf if a == zero else _guarded(function)(a)
 
@@ -270,6 +283,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("erf", 1, "float", "error function", math.erf),
     ("erfc", 1, "float", "1 - erf(a)", math.erfc),
     ("lgamma", 1, "float", "log |gamma(a)|", _log_gamma),
+    ("erfinv", 1, "float", "where the error function is a; of kernels of a GPU alone", _erf_inverse),
     ("sigmoid", 1, "float", "1 / (1 + exp(-a))", _sigmoid),
     ("sign", 1, "same", "-1, 0 or 1; NaN stays", _sign),
     ("floor", 1, "float", "round down", _rounded(math.floor)),
@@ -306,7 +320,7 @@ CHOOSING = {
 COSTLY = frozenset(
     (
         "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh asin acos atan atan2 sinh cosh erf erfc sigmoid pow "
-        "random"
+        "erfinv random"
     ).split()
 )
 #: Scan -> how what was so far takes the next value. Of equal values the next one is kept, and NaN stays.
