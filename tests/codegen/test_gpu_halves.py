@@ -62,6 +62,8 @@ def test_quotients_of_bfloat16() -> None:
         check(torch.div, x.bfloat16(), -(y * 2.0**exponent).bfloat16())
     check(torch.div, every(torch.bfloat16), every(torch.bfloat16).roll(12345))
     check(torch.div, every(torch.bfloat16), every(torch.bfloat16).flip(0))
+    check(torch.reciprocal, every(torch.bfloat16))
+    check(torch.sqrt, every(torch.bfloat16))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

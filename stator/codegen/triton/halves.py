@@ -1,9 +1,10 @@
-"""What half types in a function allow: which roundings go two at a time, and which quotients need not be exact.
+"""What half types in a function allow: roundings that go two at a time, quotients and roots that need not be exact.
 
 LLVM rounds two float32 at once where they are stored, and one at a time where they are widened again as well, by an
-instruction of an eighth of the rate. A quotient of two bfloat16, p/q of whole numbers below 2**8, is never a tie
-between two others, and 2**-17 of itself away from the nearest, so one that is right to two units of float32's last
-place rounds alike. Neighbour: `printer.py` asks.
+instruction of an eighth of the rate. Division that is right to two units of float32's last place takes a third of the
+instructions of the exact one, or one where the divisor is a constant, and rounds to another half in one of some 2**13
+cases, the nearest ties. Of bfloat16 in none: neither a quotient p/q of whole numbers below 2**8 nor a root of one is a
+tie, and they are 2**-17 and 2**-19 of themselves away from the nearest. Neighbour: `printer.py` asks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from stator.base.dtypes import contains
+from stator.codegen.triton.operators import ROUGH
 from stator.kernel import ir
 from stator.loop import scalar
 from stator.loop.scalar import HALVES
@@ -21,7 +23,7 @@ _OWN = ("add", "sub", "mul")
 
 
 class Halves:
-    """`rounded`: halves of float32 that are widened again; `divided`: bfloat16 quotients, before they are rounded."""
+    """`rounded`: halves of float32 that are widened again; `rough`: quotients and roots that are halves next."""
 
     def __init__(self, function: ir.Function) -> None:
         self.makers: dict[ir.Value, list[ir.Statement]] = defaultdict(list)
@@ -41,7 +43,7 @@ class Halves:
         lets = [s for s in statements if isinstance(s, ir.Let)]
         casts = {s.target: s.args[0] for s in lets if s.op == "cast"}
         self.rounded = {t for t, source in casts.items() if self._in_the_middle(t, source, users[t])}
-        self.divided = {s.target for s in lets if self._short(s, users[s.target])}
+        self.rough = {s.target for s in lets if self._is_rough(s, users[s.target])}
 
     def _in_the_middle(self, target: ir.Value, source: ir.Operand, users: Sequence[ir.Statement]) -> bool:
         """Whether a float32 becomes a half that is widened again, and LLVM finds no instruction that computes it so."""
@@ -51,11 +53,11 @@ class Halves:
         own = all(isinstance(s, ir.Let) and s.op in _OWN and self._all(target.dtype, s.args) for s in makers)
         return not own and any(self._is_cast(user) for user in users)
 
-    def _short(self, statement: ir.Let, users: Sequence[ir.Statement]) -> bool:
-        """Whether it is a quotient of numbers that bfloat16 holds, of which the nearest bfloat16 alone is used."""
-        if statement.op != "div" or statement.target.dtype != "f32" or not self._all("bf16", statement.args):
+    def _is_rough(self, statement: ir.Let, users: Sequence[ir.Statement]) -> bool:
+        """Whether it is a quotient or root of float32, of which the nearest half alone is used."""
+        if statement.op not in ROUGH or statement.target.dtype != "f32" or not users:
             return False
-        return all(self._is_cast(user, "bf16") for user in users)
+        return all(any(self._is_cast(user, half) for half in HALVES) for user in users)
 
     def _is_cast(self, statement: ir.Statement, dtype: str = "") -> bool:
         return (

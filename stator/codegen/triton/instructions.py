@@ -46,6 +46,12 @@ def _tanh(a):
 
 
 @triton.jit
+def _rough_sqrt(a):
+    # Right to the last place but one, also of numbers below the normal ones, which Triton's own takes for nothing.
+    return tl.inline_asm_elementwise("sqrt.approx.f32 $0, $1;", "=r,r", [a], tl.float32, True, 1)
+
+
+@triton.jit
 def _bf16(a):
     # Two at once: of one alone it is an instruction of an eighth of the rate.
     return tl.inline_asm_elementwise("cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,r,r", [a], tl.bfloat16, True, 2)
@@ -102,6 +108,11 @@ def _signed(a, dtype: tl.constexpr):
 @triton.jit
 def _tanh(a):
     return libdevice.tanh(a)
+
+
+@triton.jit
+def _rough_sqrt(a):
+    return tl.sqrt_rn(a)
 
 
 @triton.jit

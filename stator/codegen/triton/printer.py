@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from stator.codegen.places import place
 from stator.codegen.triton.halves import Halves
-from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
+from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, ROUGH, SCANS, SIGNED, TYPES, spelling
 from stator.kernel import ir
 from stator.loop import scalar
 from stator.loop.extent import less, wrapped
@@ -401,8 +401,8 @@ class Printer:
                 if statement.target in self.halves.rounded and self.several(self.lanes_of(args[0])):
                     return f"_{dtype}({self.typed(args[0])})"
                 return self.cast(args[0], dtype)
-            case "div" if statement.target in self.halves.divided:
-                return "{} / {}".format(*self.given(statement, args))
+            case "div" | "reciprocal" | "sqrt" if statement.target in self.halves.rough:
+                return ROUGH[op].format(*self.given(statement, args))
             case "bitcast":
                 return f"{self.typed(args[0])}.to({TYPES[dtype]}, bitcast=True)"
             case "uniform" | "normal":
