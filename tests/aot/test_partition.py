@@ -96,7 +96,7 @@ def test_a_result_is_not_read_where_it_is_cheap_to_make_of_what_is_read_anyway()
         return F.batch_norm(x, None, None, None, w, training=True).relu()  # eager keeps no bias
 
     loops = frozenset(op for op, line in PRIMITIVES.items() if line.kind != "extern")
-    x = torch.randn(6, 4, 5, 5, requires_grad=True)
+    x = torch.randn(60, 4, 30, 30, requires_grad=True)
     for fused, read in ((frozenset(), True), (loops, False)):
         saved = split(f, x, fused=fused).metadata.saved
         assert (Saved("value", 0, needed=(0,)) in saved) == read
