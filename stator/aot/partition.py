@@ -89,7 +89,7 @@ def partition(joint: Joint, budget: float = 1.0, fused: Set[Any] = frozenset()) 
     metadata = replace(joint.metadata, generators=_generators(joint), effects=tuple(sorted(effects)))
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
-    choice = _Choice(joint, _written_twice(joint, fused) if fused and budget >= 1 else set())
+    choice = _Choice(joint, _written_twice(joint, fused) if fused and budget >= 1 else set(), bool(fused))
     kept = _place(joint, *choice.choose(budget), choice.changing)
     saved = tuple([item.source for item in kept])
     metadata = replace(metadata, saved=saved, looks=tuple(_looks(joint, saved)))
@@ -127,8 +127,10 @@ class _Cut(NamedTuple):
 class _Choice:
     """The cut of one joint graph."""
 
-    def __init__(self, joint: Joint, written_twice: Set[fx.Node]) -> None:
+    def __init__(self, joint: Joint, written_twice: Set[fx.Node], reads: bool) -> None:
         self.joint, self.written_twice = joint, written_twice
+        #: Whether it costs something to read a value that exists in any case.
+        self.reads = reads
         #: Inputs and values of the caller that may hold something else when a gradient reads them, without an error.
         self.changing = _changing(joint)
         self.values = set(joint.values)
@@ -220,7 +222,7 @@ class _Choice:
             # Through a view, an input is reached for free; saving the view itself would only add a name.
             return _EXISTING * (bytes_of(memory) + 1) + (0 if node is memory else 1)
         if node in self.values and node not in self.changing:
-            return _EXISTING
+            return _EXISTING * (bytes_of(node) if self.reads else 1)
         # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
         bytes_, extra = (bytes_of(node), 0) if memory is node else (bytes_of(memory), 1)
         factor = (_WRITTEN if self._is_written(memory) else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
@@ -232,7 +234,8 @@ class _Choice:
         """Whether the value is likely to lie in memory, whoever saves it; asked again for each of its views."""
         known = self.written.get(memory)
         if known is None:
-            known = self.written[memory] = not all(map(is_cheap, (memory, *memory.users)))
+            copied = memory in self.held  # which is written to what is kept alone
+            known = self.written[memory] = not copied and not all(map(is_cheap, (memory, *memory.users)))
         return known
 
 

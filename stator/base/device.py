@@ -44,6 +44,7 @@ class Device:
     block_bytes: int = 1  # of its widest result, that a program of a pointwise kernel stores
     thread_bytes: int = 1  # and that each of its threads does
     many_loads: int = 0  # of each point: from so many on, a thread takes fewer points; 0: never
+    much_work: int = 0  # cost units of a point, from which a thread takes as few; 0: never
     row_points: int = 1  # of short rows, how many points one program takes together
     loop_points: int = 1  # of a row that is too long to be kept, how many points are taken at once
     thread_points: int = 1  # of a block of a reduction, that each thread takes
@@ -61,6 +62,9 @@ class Device:
     )
     gathers_pools: bool = False  # whether loops gather the gradient of a max pool faster than PyTorch scatters it
     narrows: bool = False  # whether what is widened lies in memory as narrow as it was
+    repeats: bool = (
+        False  # whether kernels compute again what is in memory for them alone, where that moves fewer bytes
+    )
     packs: bool = False  # whether small kernels of the same loops run as one, whatever they read
     row_stages: int = 1  # rows that a program which takes several in turn has under way at once
     row_parts: int = 0  # of sums down columns that a kernel along rows makes too, at most; 0: none does

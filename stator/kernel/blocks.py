@@ -19,6 +19,7 @@ from math import prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
+from stator.kernel.cost import total_cost
 from stator.kernel.decisions import pieces_of, used_by_several_loops
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, FloorDiv, Index, Mod
@@ -106,13 +107,36 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     ):  # neighbours along a short axis are taken together: each access finds some of its own in a row
         axes = (*[axis for axis in axes if axis is not short[-1]], short[-1])
     width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
-    each = device.thread_bytes // width
-    if 0 < device.many_loads <= sum([node.op == "load" for node in kernel.nodes]):
-        each = max(each // 4, min(each, _LEAST))
     loaded = any(index.has_indirect for index, _ in _accesses(kernel))  # then more loads are to be under way
     most = device.block_bytes * (2 if loaded else 1) // width
     size = _shared(min(max(most, 1), power_of_two(outer)), 128, outer, device)
-    return BlockPlan(kernel, _flat(axes, size, device), 1, _threads(size, each, device))
+    taken = _flat(axes, size, device)
+    each, several = device.thread_bytes // width, min(device.thread_bytes // width, _LEAST)
+    much = total_cost(kernel) > device.much_work * kernel.outer_numel > 0
+    if 0 < device.many_loads <= _loads(kernel, taken[-1].axes) or much:
+        each = max(each // 4, several)
+    if (apart := _apart(kernel, axes, outer)) > 0:
+        each = max(several // apart, 1)
+    return BlockPlan(kernel, taken, 1, _threads(size, each, device))
+
+
+def _loads(kernel: Kernel, axes: Sequence[Axis]) -> int:
+    """How many loads of a kernel are of several elements where these axes go on."""
+    found = [node.attr[1] for node in kernel.nodes if node.op == "load"]
+    return sum([index.has_indirect or not index.axes().isdisjoint(axes) for index in found])
+
+
+def _apart(kernel: Kernel, axes: Sequence[Axis], outer: int) -> int:
+    """How far what neighbours of the last axis load lies apart, at most; 0 where all is side by side, or one for all.
+
+    A thread has its points side by side, for its stores, so what a warp loads at once is as many times as far apart.
+    """
+    if not axes:
+        return 0
+    found = [node.attr[1] for node in kernel.nodes if node.op == "load" and axes[-1] in node.attr[1].axes()]
+    whole = [i for i in found if not i.has_indirect and prod([hint(axis.size) for axis in i.axes()]) * CACHED > outer]
+    steps = [index.stride(axes[-1]) for index in whole if not _steps(index, axes[-1])]
+    return max([abs(hint(step or 1)) for step in steps], default=0)
 
 
 def _flat(axes: tuple[Axis, ...], size: int, device: Device) -> tuple[Points, ...]:

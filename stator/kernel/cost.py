@@ -13,7 +13,7 @@ COST = {
     "exp": 14, "exp2": 14, "expm1": 16, "log": 20, "log2": 22, "log10": 40, "log1p": 26, "sigmoid": 22, "tanh": 34,
     "erf": 38, "sin": 24, "cos": 24, "div": 4, "reciprocal": 4, "sqrt": 6, "rsqrt": 10, "random": 60, "floordiv": 40,
     "mod": 40, "pow": 70, "tan": 50, "asin": 36, "acos": 36, "atan": 30, "atan2": 40, "sinh": 36, "cosh": 26,
-    "erfc": 80, "scan": 8, "known": 0, "lgamma": 500,
+    "erfc": 80, "scan": 8, "known": 0, "lgamma": 500, "erfinv": 40,
 }  # fmt: skip
 ITEM_COST = 3  # what a load or store of one element costs beside an addition
 

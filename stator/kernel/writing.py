@@ -6,6 +6,7 @@ Neighbours: `nest` makes loops and asks for values here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set as AbstractSet
 
 from stator.kernel.facts import INT32, Axes, dependencies, stays_inside
@@ -113,7 +114,10 @@ class Writer(Placement):
                 self.scope.statements.append(Position(target, place))
                 return target
             case "masked":
-                body = self.value(node.args[1], self.both(mask, node.args[0]))
+                inner = self.both(mask, node.args[0])
+                body = self.value(node.args[1], inner)
+                if _is_nothing(node.args[2]) and self._ends(node.args[1], inner):
+                    return self.cast(body, dtype)
                 parts = [self.cast(part, dtype) for part in (body, self.value(node.args[2], mask))]
                 return self.let("where", dtype, self.value(node.args[0], mask), *parts)
             case "known" | "cast":
@@ -130,6 +134,18 @@ class Writer(Placement):
                 return self.cast(self.let("bitcast", node.dtype, self.cast(self.value(arg, mask), arg.dtype)), dtype)
             case _:
                 return self._computed(node, mask)
+
+    def _ends(self, node: Expr, mask: Expr) -> bool:
+        """Whether what was written of a node under a mask is 0 where that does not hold, as its load is."""
+        key = node, mask
+        if node not in self._guarded or all(key not in scope.names for scope in self.scope.chain()):
+            return False
+        match node.op:
+            case "cast":
+                return self._ends(node.args[0], mask)
+            case "masked":
+                return _is_nothing(node.args[2]) and self._ends(node.args[1], self.both(mask, node.args[0]))
+        return node.op == "load"
 
     def _computed(self, node: Expr, mask: Expr | None) -> Operand:
         """An operator, on integers of the wider dtype of its operands and its result."""
@@ -190,3 +206,8 @@ class Writer(Placement):
         home.statements.append(Within(target, value, atom.bound, number, guard))
         home.bounded[key] = target
         return target
+
+
+def _is_nothing(node: Expr) -> bool:
+    """Whether it is the 0 that has no sign."""
+    return node.op == "const" and node.attr == 0 and math.copysign(1.0, node.attr) > 0

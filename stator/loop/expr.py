@@ -25,7 +25,7 @@ from stator.loop import scalar, tables
 from stator.loop.extent import Bound, less
 from stator.loop.index import NO_AXES, Axis, Index, Indexable, indirect
 from stator.loop.magnitude import holds
-from stator.loop.scalar import FLOATS, INTEGERS, OPS, REDUCTIONS, SCANS
+from stator.loop.scalar import FLOATS, HALVES, INTEGERS, OPS, REDUCTIONS, SCANS
 from stator.sizes import Extent, Size
 from stator.sizes.real import Bits
 
@@ -158,7 +158,31 @@ def cast(value: Expr, dtype: str) -> Expr:
         return const(value.attr, dtype)
     if value.op == "cast" and contains(value.dtype, value.args[0].dtype):
         return cast(value.args[0], dtype)
+    rounded = value.op == "cast" and value.dtype in HALVES and value.args[0].dtype == "f32"
+    if rounded and held(value.args[0], value.dtype):
+        return cast(value.args[0], dtype)
     return _intern("cast", (value,), dtype)
+
+
+#: How many expressions are looked at for that; of longer chains the last rounding stays.
+_LOOKED_AT = 32
+
+
+def held(root: Expr, half: str) -> bool:
+    """Whether a half type holds all that a float32 may be, as it is made of such numbers without rounding."""
+    seen, stack = {root}, [root]
+    while stack and len(seen) <= _LOOKED_AT:
+        value = stack.pop()
+        if value.op == "cast" and contains(half, value.args[0].dtype):
+            continue
+        if value.op == "const" and scalar.holds(half, value.attr):
+            continue
+        first = 0 if value.op in ("reduce", "scan") and value.attr in ("max", "min") else scalar.CHOOSING.get(value.op)
+        if first is None:
+            return False
+        stack += [arg for arg in value.args[first:] if arg not in seen]
+        seen.update(stack)
+    return not stack
 
 
 def _plain(value: float) -> bool:
@@ -229,7 +253,7 @@ def op(name: str, *args: Expr) -> Expr:
 def _fold(name: str, args: tuple[Expr, ...], dtype: str) -> Expr | None:
     if name in scalar.EXACT and all(a.op == "const" for a in args):
         return const(scalar.apply(name, dtype, *[a.attr for a in args]), dtype)
-    if dtype == "i64" and name in ("add", "sub", "mul") and (position := _fold_index(name, *args)) is not None:
+    if dtype == "i64" and name in _OF_INDICES and (position := _fold_index(name, *args)) is not None:
         return index(position)
     if OPS[name].rule == "compare":
         return _fold_compare(name, *args)
@@ -243,14 +267,38 @@ def _known_index(value: Expr) -> Index | None:
     return Index.of(value.attr) if value.op == "const" and value.dtype == "i64" else None
 
 
-def _fold_index(name: str, left: Expr, right: Expr) -> Index | None:
-    a, b = _known_index(left), _known_index(right)
-    if a is None or b is None:
+#: What indices are closed under, where the other operand is a number for some of them.
+_OF_INDICES = frozenset(("add", "sub", "mul", "neg", "floordiv", "mod", "minimum", "maximum"))
+
+
+def _fold_index(name: str, *args: Expr) -> Index | None:
+    found = [_known_index(arg) for arg in args]
+    if None in found:
         return None
-    if name == "mul" and a.terms and b.terms:
-        return None
-    found = (b * a.const if not a.terms else a * b.const) if name == "mul" else a + b if name == "add" else a - b
-    return found if holds(found) else None
+    a, b = found[0], found[-1]
+    assert a is not None and b is not None
+    number = b.const if not b.terms and type(b.const) is int else 0
+    match name:
+        case "add":
+            result = a + b
+        case "sub":
+            result = a - b
+        case "neg":
+            result = a * -1
+        case "mul":
+            if a.terms and b.terms:
+                return None
+            result = b * a.const if not a.terms else a * b.const
+        case "floordiv" | "mod":
+            if number <= 0 or not a.nonnegative:
+                return None
+            result = a // number if name == "floordiv" else a % number
+        case _:
+            low, high = (a - b).bounds()
+            if type(low) is not int or type(high) is not int or low < 0 < high:
+                return None
+            result = a if (low >= 0) == (name == "maximum") else b
+    return result if holds(result) else None
 
 
 def _fold_compare(name: str, left: Expr, right: Expr) -> Expr | None:

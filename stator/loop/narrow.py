@@ -14,21 +14,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from stator.base.dtypes import ITEMSIZE, contains
-from stator.loop.expr import Expr, Rewriter, cast, load, postorder
+from stator.loop.expr import Expr, Rewriter, cast, held, load, postorder
 from stator.loop.index import Index
 from stator.loop.nest import Extern, Nest, Node, Program, View
+from stator.loop.scalar import HALVES
 
 
 def narrowed(program: Program) -> Program:
     """The program with narrower buffers; the same object where there are none."""
-    made = {nest.buffer.name: (nest, nest.value.args[0].dtype) for nest in _candidates(program)}
+    made = dict(_narrower(program))
     if not made:
         return program
 
     def on_load(buffer: str, index: Index, dtype: str) -> Expr:
         if buffer not in made:
             return load(buffer, index, dtype)
-        return cast(load(buffer, index, made[buffer][1]), dtype)
+        return cast(load(buffer, index, made[buffer]), dtype)
 
     rewrite = Rewriter({}, on_load, {})
     nodes: list[Node] = []
@@ -38,14 +39,14 @@ def narrowed(program: Program) -> Program:
             continue
         value, index, buffer = rewrite(node.value), rewrite.index(node.index), node.buffer
         if buffer.name in made:
-            value, buffer = rewrite(node.value.args[0]), replace(buffer, dtype=made[buffer.name][1])
+            value, buffer = cast(value, made[buffer.name]), replace(buffer, dtype=made[buffer.name])
         same = value is node.value and index is node.index and buffer is node.buffer
         nodes.append(node if same else replace(node, buffer=buffer, value=value, index=index))
     return replace(program, nodes=tuple(nodes))
 
 
-def _candidates(program: Program) -> Iterator[Nest]:
-    """Nests that write a buffer alone, which nests alone see, and widen what they write at the end."""
+def _narrower(program: Program) -> Iterator[tuple[str, str]]:
+    """Buffers that nests alone see, of which one writes all, and the narrower dtype that holds it."""
     seen = {output.buffer for output in program.outputs if isinstance(output, View)}
     seen |= {buffer.name for buffer in program.inputs}
     for node in program.nodes:
@@ -56,11 +57,16 @@ def _candidates(program: Program) -> Iterator[Nest]:
         if not isinstance(node, Nest) or node.mode != "store" or node.buffer.name in seen:
             continue
         value = node.value
-        plain = value.op == "cast" and writers[node.buffer.name] == 1 and not value.level
         reads_itself = any(expr.op == "load" and expr.attr[0] == node.buffer.name for expr in postorder([value]))
-        if plain and not reads_itself and _is_narrower(value.args[0].dtype, value.dtype):
-            yield node
+        found = _narrow(value)
+        if found and writers[node.buffer.name] == 1 and not value.level and not reads_itself:
+            yield node.buffer.name, found
 
 
-def _is_narrower(narrow: str, wide: str) -> bool:
-    return narrow != "bool" and contains(wide, narrow) and ITEMSIZE[narrow] < ITEMSIZE[wide]
+def _narrow(value: Expr) -> str:
+    """The narrower dtype that a value was widened from, or chosen of numbers of; "" where there is none."""
+    if value.op == "cast":
+        narrow = value.args[0].dtype
+        if narrow != "bool" and contains(value.dtype, narrow) and ITEMSIZE[narrow] < ITEMSIZE[value.dtype]:
+            return narrow
+    return next((half for half in HALVES if value.dtype == "f32" and held(value, half)), "")

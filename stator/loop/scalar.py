@@ -13,11 +13,13 @@ from collections.abc import Callable
 from ctypes import c_float
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 Number = Any  # a bool, int or float: which one follows from the dtype
 
 FLOATS = frozenset(("f64", "f32", "bf16", "f16"))
+HALVES = ("bf16", "f16")
 INTEGERS = frozenset(("i64", "i32", "i16", "i8", "u8"))
 COMPUTED = frozenset(("f64", "f32", *INTEGERS, "bool"))  # arithmetic happens on these
 _FORMAT = {"f64": "<d", "f32": "<f", "f16": "<e", "i64": "<q", "i32": "<i", "i16": "<h", "i8": "<b", "u8": "<B"}
@@ -77,6 +79,11 @@ def convert(dtype: str, value: Number) -> Number:
         way = "i64" if dtype in ("i64", "u8") else "i32"
         return round_to(dtype, math.trunc(value) if in_range(way, value) else -(1 << (_BITS[way] - 1)))
     return round_to(dtype, value)
+
+
+def holds(dtype: str, value: float) -> bool:
+    """Whether a dtype of floats has a number exactly; all have what is none."""
+    return math.isnan(value) or convert(dtype, value) == value
 
 
 def in_range(dtype: str, value: float) -> bool:
@@ -192,6 +199,18 @@ def _pow(a: Number, b: Number) -> Number:
         return math.nan if a else (math.copysign(math.inf, a) if b % 2 == 1 else math.inf)
 
 
+def _erf_inverse(a: float) -> float:
+    """By Newton's method, on the function that is not near 1."""
+    size = abs(a)
+    if not size < 1.0:
+        return math.copysign(math.inf, a) if size == 1.0 else math.nan
+    x = -NormalDist().inv_cdf((1.0 - size) / 2.0) / math.sqrt(2.0)
+    for _ in range(4):
+        off = math.erf(x) - size if size < 0.5 else (1.0 - size) - math.erfc(x)
+        x -= off * math.exp(x * x) * math.sqrt(math.pi) / 2.0
+    return math.copysign(x, a)
+
+
 def _log(function: Callable[[float], float], zero: float) -> Callable[[float], float]:
     return lambda a: -math.inf if a == zero else _guarded(function)(a)
 
@@ -264,6 +283,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("erf", 1, "float", "error function", math.erf),
     ("erfc", 1, "float", "1 - erf(a)", math.erfc),
     ("lgamma", 1, "float", "log |gamma(a)|", _log_gamma),
+    ("erfinv", 1, "float", "where the error function is a; of kernels of a GPU alone", _erf_inverse),
     ("sigmoid", 1, "float", "1 / (1 + exp(-a))", _sigmoid),
     ("sign", 1, "same", "-1, 0 or 1; NaN stays", _sign),
     ("floor", 1, "float", "round down", _rounded(math.floor)),
@@ -291,11 +311,16 @@ OPS: dict[str, Operator] = {row[0]: Operator(*row) for row in _TABLE}
 _ROUNDED_RIGHT = ("div", "sqrt", "reciprocal", "floor", "ceil", "trunc", "round")
 EXACT = frozenset(name for name, o in OPS.items() if (o.rule != "float" or name in _ROUNDED_RIGHT) and name != "pow")
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+#: What gives one of its operands, from this one on, or a number of no more digits: whole ones near halves are halves.
+CHOOSING = {
+    "abs": 0, "neg": 0, "sign": 0, "minimum": 0, "maximum": 0, "floor": 0, "ceil": 0, "trunc": 0, "round": 0,
+    "where": 1, "masked": 1,
+}  # fmt: skip
 #: Operators that cost about as much as an access to memory.
 COSTLY = frozenset(
     (
         "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh asin acos atan atan2 sinh cosh erf erfc sigmoid pow "
-        "random"
+        "erfinv random"
     ).split()
 )
 #: Scan -> how what was so far takes the next value. Of equal values the next one is kept, and NaN stays.

@@ -1,7 +1,7 @@
 """From a program to a schedule, on one screen: analyse, decide, apply.
 
-`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `layout`, `order` and `memory` decide; `apply`
-builds the kernels. What runs them is written in terms of the symbols that inputs tell.
+`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `repeat`, `layout`, `order` and `memory` decide;
+`apply` builds the kernels. What runs them is written in terms of the symbols that inputs tell.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
 from stator.loop.nest import Program, symbols_of
 from stator.loop.order import order
+from stator.loop.repeat import repeat
 from stator.loop.resize import Teller
 from stator.loop.split import prepare
 
@@ -22,6 +23,7 @@ def schedule(program: Program, device: Device, rounds: bool = True) -> Schedule:
     """Fused kernels, which keep eager's roundings if `rounds`, the steps that run them, and where memory is."""
     pieces: dict[str, str] = {}
     plan = fusion.decide(analyse(prepare(program, device, pieces)), device)
+    plan = repeat(plan, device) if device.repeats else plan
     plan, layouts = layout.settle(plan, device)
     facts, program = plan.facts, plan.facts.program
     ordered = order(plan)

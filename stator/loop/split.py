@@ -174,16 +174,16 @@ def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int, columns: bool, onli
     """
     outer = flat(nest.axes)
     size = tuple(axis.size for axis in nest.axes)
-    pieces = _divisor(prod([axis.size for axis in nest.reduce_axes]), pieces)
+    pieces = _divisor([axis.size for axis in nest.reduce_axes], pieces)
     piece = Axis("piece", pieces)
     parts = (pieces, *size) if columns else (*size, pieces)
     at = piece.index * prod(size) + outer if columns else outer * pieces + piece
     memo: dict[Expr, Expr] = {}
     rewrite = Rewriter({}, memo=memo)
 
-    def part(name: str, value: Expr, chunk: Axis) -> Nest:
+    def part(name: str, value: Expr, chunk: tuple[Axis, ...]) -> Nest:
         buffer = Buffer(name, value.dtype, parts, contiguous(parts), nest.buffer.device)
-        return Nest(buffer, (*nest.axes, piece), (chunk,), value, at, operators=nest.operators)
+        return Nest(buffer, (*nest.axes, piece), chunk, value, at, operators=nest.operators)
 
     for number, node in enumerate(n for n in nodes if n.op == "reduce"):
         body = rewrite(node.args[0])
@@ -191,10 +191,11 @@ def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int, columns: bool, onli
         whole = Buffer(f"{name}_whole", node.dtype, size, contiguous(size), nest.buffer.device)
         chunk, value, rest = _chunked(node.attr, body, nest.reduce_axes, piece)
         done = load(name, at, node.dtype)
-        difference = _squared(value, chunk) if online and node.attr == "sum" and type(chunk.size) is int else None
+        length = prod([axis.size for axis in chunk])
+        difference = _squared(value, chunk) if online and node.attr == "sum" and type(length) is int else None
         if difference is not None:
             term, shift = difference.args
-            count, around = const(float(chunk.size), node.dtype), load(f"{name}_mean", at, node.dtype)
+            count, around = const(float(length), node.dtype), load(f"{name}_mean", at, node.dtype)
             yield part(f"{name}_mean", op("div", reduce("sum", term), count), chunk)
             apart, shifted = op("sub", term, around), op("sub", around, shift)
             value = op("mul", apart, apart)
@@ -206,38 +207,44 @@ def _split(nest: Nest, nodes: tuple[Expr, ...], pieces: int, columns: bool, onli
     yield replace(nest, reduce_axes=(), value=rewrite(nest.value))
 
 
-def _squared(value: Expr, chunk: Axis) -> Expr | None:
+def _squared(value: Expr, chunk: tuple[Axis, ...]) -> Expr | None:
     """The difference whose square it is, if that is of what differs within a chunk and what does not."""
     match value.op, value.args:
         case "mul", (left, right) if left is right and left.op == "sub" and left.dtype in ("f32", "f64"):
             term, shift = left.args
-            return left if chunk in term.axes and chunk not in shift.axes else None
+            return left if not term.axes.isdisjoint(chunk) and shift.axes.isdisjoint(chunk) else None
     return None
 
 
-def _divisor(total: Extent, wanted: int) -> int:
-    """A divisor of the total near what is wanted (up to twice), or what is wanted."""
-    for pieces in range(wanted, 2 * wanted):
-        if total % pieces == 0:
-            return pieces
+def _divisor(sizes: Sequence[Extent], wanted: int) -> int:
+    """A divisor of the first size, or of their product, near what is wanted (up to twice); or what is wanted."""
+    for total in (sizes[0], prod(sizes)):
+        for pieces in range(wanted, 2 * wanted):
+            if total % pieces == 0:
+                return pieces
     return wanted
 
 
-def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tuple[Axis, Expr, Expr | None]:
+def _chunked(kind: str, body: Expr, axes: tuple[Axis, ...], piece: Axis) -> tuple[tuple[Axis, ...], Expr, Expr | None]:
     """(chunk, the body over one chunk, what is left over): each piece gets one of the elements left over, masked where
-    there are too few, so that no mask is in the loop over a chunk.
+    there are too few, so that no mask is in the loop over a chunk. Where it can, a chunk is some of the first axis by
+    all of the others, so that kernels that loop over these find their places in it.
     """
+    first, *others = axes
+    if others and type(first.size) is int and first.size % piece.size == 0:
+        some = Axis("chunk", first.size // piece.size)
+        return (some, *others), body.substitute({first: piece.index * some.size + some}), None
     joined, mapping = merged(list(axes), indices_in(postorder([body])), {})
     axes, body = tuple(joined), body.substitute(mapping)
     total = prod(axis.size for axis in axes)
     chunk = Axis("chunk", total // piece.size)
     value = body.substitute(_positions(piece.index * chunk.size + chunk, axes))
     if type(total) is int and total % piece.size == 0:
-        return chunk, value, None
+        return (chunk,), value, None
     left = piece.index + chunk.size * piece.size
     inside = op("lt", index(left), index(total))
     nothing = const(scalar.identity(kind, body.dtype), body.dtype)
-    return chunk, value, masked(inside, body.substitute(_positions(left, axes)), nothing)
+    return (chunk,), value, masked(inside, body.substitute(_positions(left, axes)), nothing)
 
 
 def _positions(flat_position: Index, axes: tuple[Axis, ...]) -> dict[Axis, Index]:

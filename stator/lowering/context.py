@@ -255,7 +255,7 @@ class Context:
         again = uses.count > 1 and not _only_slices(node, value) and worth_memory(value, self.buffers)
         if value.weight > MAX_WEIGHT or again:
             self.realize(value)
-        elif is_table(value, uses):
+        elif is_table(value, uses) and not _is_position(value):
             self._tabulate(value)
 
     def _tabulate(self, value: LazyTensor) -> None:
@@ -279,6 +279,12 @@ class Context:
 def _only_slices(node: Node, value: LazyTensor) -> bool:
     """Whether readers take no more than slices of what is joined from memory, and so read that."""
     return is_read(value) and all(user.target in SLICES for user in node.users)
+
+
+def _is_position(value: LazyTensor) -> bool:
+    """Whether it is a position, which is computed as fast as it is read."""
+    _, at = loop_axes(value.size, value.stride)
+    return value.load(at).op == "index"
 
 
 def _side_by_side(size: Size, place: Place, width: int) -> bool:

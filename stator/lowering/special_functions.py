@@ -80,6 +80,7 @@ def _next(_: str, x: Expr, y: Expr) -> Expr:
 FUNCTIONS: dict[str, Function] = {
     "log10": Function(lambda _, x: e.op("log10", x), compute_dtype, 8),
     "lgamma": Function(lambda _, x: e.op("lgamma", x), compute_dtype),
+    "erfinv": Function(lambda _, x: e.op("erfinv", x), compute_dtype),
     "digamma": _formula(gamma.digamma),
     "trigamma": _formula(gamma.trigamma, compute_dtype),
     "special_erfcx": _formula(error.erfcx),

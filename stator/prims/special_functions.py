@@ -21,6 +21,7 @@ from stator.prims.types import TYPE_RULES
 FUNCTIONS = {
     "log10": "the logarithm to base 10, whole where x is a power of ten",
     "lgamma": "log |gamma(x)|",
+    "erfinv": "where the error function is x",
     "digamma": "the derivative of log gamma",
     "trigamma": "its second derivative",
     "special_erfcx": "exp(x**2) erfc(x)",

@@ -89,6 +89,27 @@ def test_results_are_saved_as_themselves():
     assert Saved("value", 0, needed=(0,)) in parts.metadata.saved
 
 
+def test_a_result_is_not_read_where_it_is_cheap_to_make_of_what_is_read_anyway():
+    """Unless reading costs nothing beside computing, as on the host."""
+
+    def f(x, w):
+        return F.batch_norm(x, None, None, None, w, training=True).relu()  # eager keeps no bias
+
+    loops = frozenset(op for op, line in PRIMITIVES.items() if line.kind != "extern")
+    x = torch.randn(60, 4, 30, 30, requires_grad=True)
+    for fused, read in ((frozenset(), True), (loops, False)):
+        saved = split(f, x, fused=fused).metadata.saved
+        assert (Saved("value", 0, needed=(0,)) in saved) == read
+        assert Saved("input", 1, needed=(0,)) in saved
+
+
+def test_of_an_input_that_may_change_what_is_made_of_it_is_kept():
+    """It would be copied else, with all that it was added to."""
+    parts = split(lambda x, w: F.gelu(x + w), torch.randn(3, 4, requires_grad=True))
+    kept = [node for node in parts.forward.graph.nodes if node.target == aten.clone.default]
+    assert [saved.source for saved in parts.metadata.saved] == ["extra"] and not kept
+
+
 def test_products_and_reductions_are_never_computed_again():
     parts = split(lambda x, w: F.softmax(x @ w, -1) @ w, torch.randn(3, 4), parameter=torch.randn(4, 4))
     targets = [node.target for node in parts.backward.graph.nodes]

@@ -96,6 +96,14 @@ def test_the_reference_of_lgamma_is_what_kernels_compute() -> None:
     assert bool((errors(ours, expected) < 1e-12).all())
 
 
+def test_the_reference_of_the_inverse_error_function() -> None:
+    x = torch.cat(
+        [torch.rand(200, dtype=torch.float64) * 2 - 1, torch.tensor([0.0, 1e-300, -1e-9, 1.0, -1.0, 1.5, NAN])]
+    )
+    found = torch.tensor([OPS["erfinv"].compute(value) for value in x.tolist()], dtype=torch.float64)
+    assert bool((errors(found, torch.erfinv(x)) < 1e-14).all())
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_scaled_error_function_at_nothing(dtype: torch.dtype) -> None:
     """1 as eager's, so that its logit is infinite and not 36."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from stator.kernel.blocks import choose
+from stator.kernel.blocks import BlockPlan, choose
 from stator.kernel.ir import Function, Loop, Scratch, Store, walk
 from stator.kernel.strategies import blocks
 from stator.kernel.text import function_text
-from stator.loop.expr import load, op, reduce
+from stator.loop.expr import Expr, cast, load, op, reduce
 from stator.loop.index import Axis, indirect
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.kernel import Store as Write
@@ -94,6 +95,32 @@ def test_accesses_that_cross_are_moved_in_tiles() -> None:
     text = transposed(5000, 6, 5)
     assert "for z in" not in text and "lanes(8, " in text, text
     assert "for y in lanes(128, 128*y_128, min(128*y_128 + 128, 30000))" in text, text
+
+
+def pointwise(body: Callable[[Axis], Expr], *params: Param) -> BlockPlan:
+    """The plan of a kernel of a long vector."""
+    x = Axis("x0", 1 << 24)
+    return choose(kernel((x,), (), (Write("p0", x.index, body(x), "outer"),), params), typical("cuda"))
+
+
+def test_a_thread_takes_fewer_points_where_these_cost_more() -> None:
+    """Where each is much work, and where loads of neighbours lie apart, by as much as they do."""
+    size = 1 << 24
+    out = Param("p0", "bf16", "out", size)
+
+    def given(step: int, shift: int = 0) -> Callable[[Axis], Expr]:
+        return lambda x: load("p1", x.index * step // (1 << shift), "bf16")
+
+    def deep(x: Axis) -> Expr:
+        return cast(op("lgamma", cast(load("p1", x.index, "bf16"), "f32")), "bf16")
+
+    def points(body: Callable[[Axis], Expr], numel: int = size) -> int:
+        plan = pointwise(body, out, Param("p1", "bf16", "in", numel))
+        return plan.outer[-1].count // plan.threads
+
+    assert points(given(1)) == 16
+    assert points(deep) == points(given(1, 1)) == 4
+    assert points(given(2), 2 * size) == 2
 
 
 def softmax(rows: int, columns: int) -> Kernel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -42,6 +43,10 @@ def f(value: float) -> Expr:
     return const(value, "f32")
 
 
+#: Of halves alone, rounded to whole numbers.
+clamped = op("minimum", f(255.0), op("where", m, op("round", op("abs", cast(h, "f32"))), f(-0.5)))
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -54,6 +59,8 @@ def f(value: float) -> Expr:
         (cast(cast(h, "f32"), "bf16"), h),
         (cast(cast(h, "f32"), "f64"), cast(h, "f64")),
         (cast(cast(n, "i64"), "i64"), n),
+        (cast(cast(clamped, "bf16"), "f32"), clamped),
+        (cast(cast(reduce("max", clamped), "bf16"), "f32"), reduce("max", clamped)),
         (op("where", const(True, "bool"), x, y), x),
         (op("where", m, x, x), x),
         (op("and", m, const(False, "bool")), const(False, "bool")),
@@ -89,6 +96,9 @@ def test_folded(before: object, after: object) -> None:
         op("not", op("lt", x, y)),  # NaN
         op("div", x, x),
         cast(cast(x, "bf16"), "f32"),  # a rounding
+        cast(cast(clamped, "f16"), "f32"),  # of a number that another type holds
+        cast(cast(op("maximum", clamped, f(257.0)), "bf16"), "f32"),  # of nine digits
+        cast(cast(reduce("sum", clamped), "bf16"), "f32"),
         cast(cast(n, "i32"), "i64"),  # a wrap
         cast(cast(n, "f32"), "i64"),
         op("lt", index(a.index), const(7, "i64")),
@@ -106,6 +116,17 @@ def test_constants_are_told_apart() -> None:
     assert const(True, "bool") is not const(1, "i64")
     assert f(0.1).attr == struct.unpack("<f", struct.pack("<f", 0.1))[0]
     assert const(300, "u8").attr == 44
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("function", [torch.floor, torch.ceil, torch.trunc, torch.round, torch.sign, torch.abs])
+def test_halves_hold_what_is_chosen_of_halves(
+    function: Callable[[torch.Tensor], torch.Tensor], half: torch.dtype
+) -> None:
+    """Which is why no rounding follows it: of all halves."""
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(half)
+    wanted = function(every.float())
+    torch.testing.assert_close(wanted.to(half).float(), wanted, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", sorted(OPS))

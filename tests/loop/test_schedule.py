@@ -317,6 +317,16 @@ def test_split_reduction(count: int, outer: tuple[int, ...]) -> None:
     assert ("masked" in found.text()) == (count == 61)
 
 
+def test_pieces_of_a_reduction_are_some_of_its_first_axis() -> None:
+    """So that what is computed along the same axes is in the same kernel."""
+    b = Build()
+    x, y = b.input(12, 3, 5, 7), b.input(12, 3, 5, 7)
+    both = b.pointwise([12, 3, 5, 7], lambda *a: op("mul", get(x, *a), get(y, *a)))
+    sums = b.reduction([3], [12, 5, 7], lambda c, n, h, w: total(get(both, n, c, h, w)))
+    found = equivalent(b.program(both, sums), replace(EAGER_TO_SPLIT, cores=6))
+    assert len(found.steps) == 2 and "//" not in found.text(), found.text()
+
+
 @settings(max_examples=100)
 @given(st.integers(0, 2**32))
 def test_random_programs_with_split_reductions(seed: int) -> None:

@@ -71,6 +71,9 @@ class _Printer(Printer):
     def lanes_at(self, index: Index) -> Lanes:
         return frozenset([axis.name for axis in index.axes() if axis.name in self.step])
 
+    def several(self, lanes: Lanes) -> bool:
+        return bool(lanes)
+
     def leaf(self, axis: Axis) -> str:
         return f"k_{self.side}" if axis.name == "k" else axis.name
 

@@ -29,10 +29,10 @@ SPELLING = {
     "log": "libdevice.log({0})", "log2": "libdevice.log2({0})", "log1p": "libdevice.log1p({0})",
     "log10": "libdevice.log10({0})",
     "sin": "libdevice.sin({0})", "cos": "libdevice.cos({0})", "tan": "libdevice.tan({0})",
-    "tanh": "libdevice.tanh({0})", "asin": "libdevice.asin({0})", "acos": "libdevice.acos({0})",
+    "tanh": "_tanh({0})", "asin": "libdevice.asin({0})", "acos": "libdevice.acos({0})",
     "atan": "libdevice.atan({0})", "atan2": "libdevice.atan2({0}, {1})", "sinh": "libdevice.sinh({0})",
     "cosh": "libdevice.cosh({0})", "erf": "libdevice.erf({0})", "erfc": "libdevice.erfc({0})",
-    "lgamma": "libdevice.lgamma({0})",
+    "lgamma": "libdevice.lgamma({0})", "erfinv": "libdevice.erfinv({0})",
     "sigmoid": "_sigmoid({0})", "sign": "_sign({0})",
     "floor": "libdevice.floor({0})", "ceil": "libdevice.ceil({0})", "trunc": "libdevice.trunc({0})",
     "round": "libdevice.nearbyint({0})", "isnan": "({0} != {0})", "isinf": "(tl.abs({0}) == float('inf'))",
@@ -51,6 +51,8 @@ BOOLEAN = {"add": "{0} | {1}", "mul": "{0} & {1}", "not": "({0} == 0)", "minimum
 DOUBLE = {
     "div": "{0} / {1}", "sqrt": "tl.sqrt({0})", "reciprocal": "1.0 / {0}", "floordiv": "libdevice.floor({0} / {1})",
 }  # fmt: skip
+# Of float32, where a half is all that is used of it (`halves.py`): right to two units of the last place.
+ROUGH = {"div": "{0} / {1}", "reciprocal": "1.0 / {0}", "sqrt": "_rough_sqrt({0})"}
 # What is computed in 32 bits for i16, and cut by an instruction that LLVM does not see through: it would make 16-bit
 # negations of these, and ptxas extends the result of `neg.s16` and `abs.s16` without wrapping it: -(-32768) > 0.
 SHORTENED = frozenset(("neg", "abs", "add", "sub", "mul", "floordiv", "mod", "pow"))

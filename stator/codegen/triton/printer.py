@@ -18,7 +18,8 @@ from math import prod
 from types import MappingProxyType
 
 from stator.codegen.places import place
-from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, SCANS, SIGNED, TYPES, spelling
+from stator.codegen.triton.halves import Halves
+from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, ROUGH, SCANS, SIGNED, TYPES, spelling
 from stator.kernel import ir
 from stator.loop import scalar
 from stator.loop.extent import less, wrapped
@@ -122,6 +123,7 @@ class Printer:
         self.lanes: dict[ir.Value, Lanes] = {}
         self.made: dict[ir.Value, ir.Statement] = {}
         self.scratch: dict[str, ir.Operand] = {}
+        self.halves = Halves(function)
         stores = [s for s in ir.walk(function.body) if isinstance(s, ir.Store)]
         local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
         self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
@@ -398,7 +400,11 @@ class Printer:
         op, args, dtype = statement.op, statement.args, statement.target.dtype
         match op:
             case "cast":
+                if statement.target in self.halves.rounded and self.several(self.lanes_of(args[0])):
+                    return f"_{dtype}({self.typed(args[0])})"
                 return self.cast(args[0], dtype)
+            case "div" | "reciprocal" | "sqrt" if statement.target in self.halves.rough:
+                return ROUGH[op].format(*self.given(statement, args))
             case "bitcast":
                 return f"{self.typed(args[0])}.to({TYPES[dtype]}, bitcast=True)"
             case "uniform" | "normal":
@@ -407,6 +413,10 @@ class Printer:
                 return f"tl.where({self.operand(args[0])}, {', '.join(self.given(statement, args[1:]))})"
             case _:
                 return spelling(op, args[-1].dtype).format(*self.given(statement, args))
+
+    def several(self, lanes: Lanes) -> bool:
+        """Whether a value with these lanes has an even number of them."""
+        return any(loop.lanes > 1 for loop in self.dims if loop.axis.name in lanes)
 
     def given(self, statement: ir.Let, args: Sequence[ir.Operand]) -> list[str]:
         """Texts of operands; where all are numbers, or one is no float, numbers get their dtype said."""

@@ -1,0 +1,77 @@
+"""What half types in a function allow: roundings that go two at a time, quotients and roots that need not be exact.
+
+LLVM rounds two float32 at once where they are stored, and one at a time where they are widened again as well, by an
+instruction of an eighth of the rate. Division that is right to two units of float32's last place takes a third of the
+instructions of the exact one, or one where the divisor is a constant, and rounds to another half in one of some 2**13
+cases, the nearest ties. Of bfloat16 in none: neither a quotient p/q of whole numbers below 2**8 nor a root of one is a
+tie, and they are 2**-17 and 2**-19 of themselves away from the nearest. Neighbour: `printer.py` asks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from stator.codegen.triton.operators import ROUGH
+from stator.kernel import ir
+from stator.loop import scalar
+from stator.loop.scalar import HALVES
+
+#: Operators on two halves that GPUs have an instruction for, which LLVM finds.
+_OWN = ("add", "sub", "mul")
+
+
+class Halves:
+    """`rounded`: halves of float32 that are widened again; `rough`: quotients and roots that are halves next."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self.makers: dict[ir.Value, list[ir.Statement]] = defaultdict(list)
+        self.stored: dict[str, list[ir.Operand]] = defaultdict(list)
+        users: dict[ir.Operand, list[ir.Statement]] = defaultdict(list)
+        statements = ir.walk(function.body)
+        local = {s.name for s in statements if isinstance(s, ir.Scratch)}
+        for statement in statements:
+            if isinstance(statement, ir.Loop):
+                continue
+            for target in ir.targets(statement):
+                self.makers[target].append(statement)
+            for operand in ir.operands(statement):
+                users[operand].append(statement)
+            if isinstance(statement, ir.Store) and statement.memory in local:
+                self.stored[statement.memory].append(statement.value)
+        lets = [s for s in statements if isinstance(s, ir.Let)]
+        self.casts = {s.target: s.args[0] for s in lets if s.op == "cast"}
+        self.rounded = {t for t, source in self.casts.items() if self._in_the_middle(t, source, users[t])}
+        self.rough = {s.target for s in lets if self._is_rough(s, users[s.target])}
+
+    def _in_the_middle(self, target: ir.Value, source: ir.Operand, users: Sequence[ir.Statement]) -> bool:
+        """Whether a float32 becomes a half that is widened again, and LLVM finds no instruction that computes it so."""
+        if target.dtype not in HALVES or source.dtype != "f32" or not any(self._is_cast(user) for user in users):
+            return False
+        makers = self.makers[source] if isinstance(source, ir.Value) else []
+        return not all(
+            isinstance(s, ir.Let) and s.op in _OWN and all(self._widened(target.dtype, arg) for arg in s.args)
+            for s in makers
+        )
+
+    def _widened(self, half: str, operand: ir.Operand) -> bool:
+        """Whether it is seen to be a half, or a number that is one."""
+        if isinstance(operand, ir.Literal):
+            return scalar.holds(half, float(operand.number))
+        made = self.makers[operand]
+        given = [self.casts.get(operand)]
+        if made and all(isinstance(s, ir.Load) and s.memory in self.stored for s in made):
+            stored = [value for s in made if isinstance(s, ir.Load) for value in self.stored[s.memory]]
+            given = [self.casts.get(value) if isinstance(value, ir.Value) else None for value in stored]
+        return all(source is not None and source.dtype == half for source in given)
+
+    def _is_rough(self, statement: ir.Let, users: Sequence[ir.Statement]) -> bool:
+        """Whether it is a quotient or root of float32, of which the nearest half alone is used."""
+        if statement.op not in ROUGH or statement.target.dtype != "f32" or not users:
+            return False
+        return all(any(self._is_cast(user, half) for half in HALVES) for user in users)
+
+    def _is_cast(self, statement: ir.Statement, dtype: str = "") -> bool:
+        return (
+            isinstance(statement, ir.Let) and statement.op == "cast" and (not dtype or statement.target.dtype == dtype)
+        )

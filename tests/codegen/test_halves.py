@@ -1,0 +1,79 @@
+"""The text of kernels of half types for a GPU, and the machine code that Triton makes of it, without a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from stator.codegen import triton
+from stator.targets import typical
+from tests.codegen import hopper, tiled
+
+X = torch.randn(64, 256).bfloat16()
+GPU = typical("cuda")
+
+
+def text_of(function: Callable[..., object], *given: Tensor) -> str:
+    """The functions of its kernels, without what stands before them."""
+    made, _ = tiled.scheduled(function, *given)
+    text = triton.emit(made.kernels, GPU, made.names, True)
+    return text[text.index(f"def {made.names[0]}(") : text.index("LAUNCHES")]
+
+
+def test_a_half_that_is_widened_again_is_rounded_two_at_a_time() -> None:
+    text = text_of(lambda x: (x * 1.1).exp() - x, X)
+    assert text.count("_bf16(") == 2 and text.count(".to(tl.bfloat16)") == 1, "the last is stored and no more"
+
+
+def test_sums_and_products_of_two_halves_have_instructions_of_their_own() -> None:
+    assert "_bf16(" not in text_of(lambda x, y: (x + y) * y, X, X.roll(1))
+
+
+def test_one_number_is_rounded_alone() -> None:
+    """For there is no other to go with it."""
+    assert "_bf16(" not in text_of(lambda x: (x.sum() * 1.1).exp(), X)
+
+
+def test_what_is_chosen_of_halves_is_not_rounded() -> None:
+    text = text_of(lambda x: x.abs().round().clamp(-3, 5).amax(-1).float(), X)
+    assert "bf16" not in text and "bfloat16" not in text.replace(".to(tl.float32)", ""), text
+
+
+@pytest.mark.parametrize(
+    ("function", "exact"),
+    [
+        (lambda x: x / (x.abs() + 1), False),
+        (lambda x: x / 3, False),
+        (lambda x: x.softmax(-1), False),
+        (lambda x: x.reciprocal() + x.sqrt(), False),
+        (lambda x: x.float() / 3, True),
+        (lambda x: x.float().sqrt() + x.float().reciprocal(), True),
+        (lambda x: (x.float() / 3 + 1).bfloat16(), True),
+    ],
+)
+def test_quotients_and_roots_that_become_halves(function: Callable[[Tensor], Tensor], exact: bool) -> None:
+    assert bool(re.search("div_rn|sqrt_rn", text_of(function, X))) == exact
+
+
+def test_the_machine_converts_two_at_a_time() -> None:
+    pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
+    made, _ = tiled.scheduled(lambda x: ((x * 1.1).exp() - x) / (x.abs() + 2), X)
+    (stages,) = hopper.built(made.kernels)
+    assert "cvt.rn.bf16x2.f32" in stages["ptx"] and "cvt.rn.bf16.f32" not in stages["ptx"]
+    assert "div.full.f32" in stages["ptx"] and "div.rn.f32" not in stages["ptx"]
+
+
+def test_tanh_has_no_branch() -> None:
+    pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
+    made, _ = tiled.scheduled(torch.tanh, X)
+    (stages,) = hopper.built(made.kernels)
+    assert "bra" not in re.sub(r"//.*", "", stages["ptx"])
+
+
+def test_a_masked_load_needs_no_choice_behind_it() -> None:
+    text = text_of(lambda x: torch.nn.functional.avg_pool2d(x[None], 3, 1, 1), X)
+    assert "tl.where" not in text and "other=0" in text, text

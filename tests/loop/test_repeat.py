@@ -1,0 +1,74 @@
+"""What is computed in each kernel that reads it, and what stays in memory for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial, reduce
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stator.loop.expr import Expr, const, op
+from stator.loop.index import Axis
+from stator.loop.kernel import Launch, Schedule
+from stator.loop.nest import Buffer, Program
+from stator.targets import typical
+from tests.loop.build import Build, get, total
+from tests.loop.random_programs import make
+from tests.loop.test_schedule import MIXING, equivalent
+
+#: A device on which a launch costs nothing, and bytes alone count.
+REPEATING = replace(typical("cpu"), launch_cost=0.0, repeats=True, narrows=True)
+
+
+def gradient(costly: bool = False, kept: bool = False) -> tuple[Program, Buffer]:
+    """A masked gradient, its sums, and what is made of both: two kernels, as all sums come before the rest."""
+    b = Build()
+    y, dy, x = b.input(6, 50), b.input(6, 50), b.input(6, 50)
+    nothing = const(0.0, "f32")
+
+    def given_back(i: Axis, j: Axis) -> Expr:
+        value = op("exp", get(dy, i, j)) if costly else get(dy, i, j)
+        return op("where", op("le", get(y, i, j), nothing), nothing, value)
+
+    masked = b.pointwise([6, 50], given_back)
+    sums = b.reduction([50], [6], lambda j, i: total(op("mul", get(masked, i, j), get(y, i, j))))
+    out = b.pointwise([6, 50], lambda i, j: op("sub", get(masked, i, j), op("mul", get(x, i, j), get(sums, j))))
+    return b.program(out, *[masked] * kept), masked
+
+
+def in_memory(schedule: Schedule) -> set[str]:
+    """The buffers that kernels read or write."""
+    launches = [step for step in schedule.steps if isinstance(step, Launch)]
+    return {pointer.buffer for launch in launches for pointer in launch.args}
+
+
+def test_a_masked_gradient_is_computed_where_it_is_read() -> None:
+    program, masked = gradient()
+    found, without = equivalent(program, REPEATING), equivalent(program, replace(REPEATING, repeats=False))
+    assert len(found.steps) <= len(without.steps) and masked.name in in_memory(without)
+    assert not any(name.startswith(masked.name) for name in in_memory(found)), found.text()
+
+
+@pytest.mark.parametrize("options", [{"costly": True}, {"kept": True}])
+def test_what_is_costly_or_a_result_stays_in_memory(options: dict[str, bool]) -> None:
+    program, masked = gradient(**options)
+    assert masked.name in in_memory(equivalent(program, REPEATING))
+
+
+def test_what_more_is_read_than_is_saved_stays_in_memory() -> None:
+    """A sum of four tensors is read by two kernels at the cost of one more read each, instead of four."""
+    b = Build()
+    given_ = [b.input(6, 50) for _ in range(4)]
+    many = b.pointwise([6, 50], lambda i, j: reduce(partial(op, "add"), [get(x, i, j) for x in given_]))
+    sums = b.reduction([50], [6], lambda j, i: total(get(many, i, j)))
+    out = b.pointwise([6, 50], lambda i, j: op("sub", get(many, i, j), get(sums, j)))
+    assert many.name in in_memory(equivalent(b.program(out), REPEATING))
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**32))
+def test_random_programs(seed: int) -> None:
+    equivalent(make(seed), REPEATING)
+    equivalent(make(seed), replace(MIXING, repeats=True, launch_cost=0.0))
