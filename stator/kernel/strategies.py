@@ -16,6 +16,7 @@ from stator.kernel.ir import Function, Piece
 from stator.kernel.matmul import Matmul
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
+from stator.kernel.pairs import COLUMNS, ROWS, Pairs
 from stator.kernel.rewrite import (
     columns,
     contract,
@@ -99,6 +100,8 @@ def tiles(plan: Matmul, name: str) -> Function:
 def _order(plan: LoopPlan) -> Order:
     """The grid, loops that one thread runs in order, and what is swept."""
     grid, swept, tile = plan.grid_axes, plan.swept, plan.tile
+    if plan.pairs is not None:
+        return _pairs_order(plan, plan.pairs)
     groups = [(axis,) for axis in (*plan.serial, plan.inner) if axis is not None]
     pieces: dict[Axis, Piece] = {}
 
@@ -116,5 +119,17 @@ def _order(plan: LoopPlan) -> Order:
             in_pieces(swept, plan.chunk)
     return Order(
         (grid, *groups), plan.loops, pieces, swept, tile, plan.staged, plan.ahead,
+        narrow=plan.narrow, guarded=guarded(plan), deps=plan.deps, lanes=plan.vector,
+    )  # fmt: skip
+
+
+def _pairs_order(plan: LoopPlan, pairs: Pairs) -> Order:
+    """Blocks of rows by columns in the grid; in one of them a loop over rows for each vector of columns."""
+    steps = ((pairs.rows, ROWS), (pairs.columns, COLUMNS))
+    pieces = {axis: Piece(Axis(f"{axis.name}_piece", pieces_of(axis.size, step)), step) for axis, step in steps}
+    outer = [piece.axis for piece in pieces.values()]
+    grid = (*plan.grid_axes, *(reversed(outer) if pairs.keeps_columns else outer))
+    return Order(
+        (grid, (pairs.columns,), (pairs.rows,)), (), pieces, pairs.columns, pairs=pairs,
         narrow=plan.narrow, guarded=guarded(plan), deps=plan.deps, lanes=plan.vector,
     )  # fmt: skip
