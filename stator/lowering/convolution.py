@@ -25,16 +25,26 @@ from stator.fake.overloads import overload
 from stator.graphs.calls import is_view
 from stator.graphs.convolutions import both, is_depthwise, is_laid, is_stem
 from stator.graphs.frozen import BLAS_PRODUCT, CONVOLUTION, PRODUCT
-from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS
+from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, PAIRS
 from stator.loop import expr as e
 from stator.loop.demands import DEMANDS, Taken
 from stator.loop.expr import Expr
+from stator.loop.index import Index
 from stator.loop.nest import Buffer, Extern
-from stator.lowering import depthwise
+from stator.lowering import depthwise, pairs
 from stator.lowering.context import Context
 from stator.lowering.extern import call, extern, target_name
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, LazyTensor, Place, Spec, placed, pointwise, shape, with_strides
+from stator.lowering.value import (
+    Indices,
+    LazyTensor,
+    Place,
+    Spec,
+    placed,
+    pointwise,
+    shape,
+    with_strides,
+)
 from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
 from stator.sizes.strides import Shape, contiguous, is_dense, same_layout
@@ -138,6 +148,8 @@ def pixels(
     image, made = _innermost(context, x), out._replace(stride=channels_last(out.size))
     if by == LOOP:
         value = _biased(made, _loop(context, made, image, weight), bias)
+    elif by == PAIRS:
+        value = _in_pairs(context, made, image, packed, bias)
     else:
         value = _by_library(context, made, image, weight, bias, packed, by)
     return value if same_layout(out.size, out.stride, made.stride) else with_strides(value, out.stride)
@@ -172,6 +184,20 @@ def _loop(context: Context, made: Spec, image: LazyTensor, weight: LazyTensor) -
     product = context.reduce(size, [4], made.dtype, lambda at: e.reduce("sum", term(at)), False)
     assert product.place is not None
     return placed(made.size, Place(product.place.buffer, made.stride))
+
+
+def _in_pairs(
+    context: Context, made: Spec, image: LazyTensor, packed: LazyTensor, bias: LazyTensor | None
+) -> LazyTensor:
+    """The same, by instructions for pairs of terms."""
+    context.place(image)
+    _, channels, _, _ = image.size
+
+    def row(at: Indices, channel: Index) -> Expr:
+        batch, down, across = at
+        return image.load((batch, channel, down, across))
+
+    return pairs.product(context, made, 1, channels, row, packed, bias)
 
 
 def _biased(made: Spec, product: LazyTensor, bias: LazyTensor | None) -> LazyTensor:

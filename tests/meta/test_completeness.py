@@ -28,6 +28,7 @@ UNUSED_LOWERINGS = {
     "mkldnn._convolution_pointwise.default": "passes make it; tests/passes/test_convolutions.py runs it",
     "stator.check_divisor.default": "the cases have good data; tests/aot/test_data_errors.py has bad",
     "stator.check_positions.default": "the cases have good data; tests/aot/test_data_errors.py has bad",
+    "stator.multiply_pairs.default": "passes make it; tests/passes/test_pairs.py runs it",
     "stator.multiply_pixels.default": "passes make it; tests/passes/test_pixels.py runs it",
     "stator.random.default": "the cases draw nothing; tests/prims and tests/lowering/test_program.py run it",
 }

@@ -30,7 +30,11 @@ from stator.prims.types import left_open
 #: Primitive → why it has no lowering of its own.
 NOT_LOWERED = {"aten.copy_.default": "the end of a graph, which the engine writes"}
 #: Calls of libraries that passes make, and what becomes one or a loop.
-MADE_BY_PASSES = {"mkldnn._convolution_pointwise.default", "stator.multiply_pixels.default"}
+MADE_BY_PASSES = {
+    "mkldnn._convolution_pointwise.default",
+    "stator.multiply_pairs.default",
+    "stator.multiply_pixels.default",
+}
 #: Scalar operators that no graph has on bools, because eager refuses them.
 NOT_OF_BOOLS: dict[str, Callable[..., Any]] = {
     "floordiv": torch.floor_divide, "mod": torch.remainder, "pow": torch.pow, "neg": torch.neg,
