@@ -15,6 +15,7 @@ from math import ceil, prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
+from stator.kernel import windows
 from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges
@@ -70,6 +71,7 @@ class LoopPlan:
     block: Block | None = None  # how it goes, where it does nothing but add products up
     streamed: frozenset[str] = frozenset()  # parameters that caches cannot hold, so that stores go past them
     pairs: Pairs | None = None  # its sums, where instructions for pairs of terms multiply blocks
+    windows: tuple[Axis, int] | None = None  # iterations beside each other that read much of the same
     rows: tuple[Axis, int] | None = None  # of other sums: so many rows together, which share what they load
 
     def name(self, text: str, value: Extent) -> Extent:
@@ -107,7 +109,7 @@ class LoopPlan:
         """Iterations of axes that go together."""
         if self.block is not None:
             return self.block.jammed
-        return (self.rows,) if self.rows is not None else ()
+        return tuple(jam for jam in (self.rows, self.windows) if jam is not None)
 
     @property
     def inner(self) -> Axis | None:
@@ -154,6 +156,8 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     elif (rows := _rows(made)) is not None:
         made.rows = rows
         made.unroll = min(made.unroll, max(ACCUMULATORS // rows[1], 1))
+    elif made.tile is None and not collide:
+        made.windows = windows.choose(kernel, made.vector, deps)
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     made.ahead = _ahead(made, device)

@@ -29,6 +29,7 @@ from stator.kernel.rewrite import (
     sum_rows,
     vectorise,
 )
+from stator.kernel.windows import proved, shared
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
@@ -47,7 +48,9 @@ def vectors(plan: LoopPlan, name: str) -> Function:
     if plan.block is not None:
         function = strip(contract(function), plan.block.inner, plan.block.strips)
     for axis, count in plan.jammed:
-        function = jam(function, axis, count)
+        function = jam(function, axis, count, beside=plan.windows is not None)
+    if plan.windows is not None:
+        function = shared(proved(function))
     if plan.vector is not None:
         function = vectorise(function, plan.vector, plan.lanes, plan.unroll)
     if plan.block is None:
