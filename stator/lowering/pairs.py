@@ -24,13 +24,12 @@ from stator.sizes.strides import contiguous
 def product(
     context: Context,
     made: Spec,
-    columns: int,
     terms: Extent,
     row: Callable[[Indices, Index], Expr],
     packed: LazyTensor,
     bias: LazyTensor | None,
 ) -> LazyTensor:
-    """A result in which dim `columns` has the sums; `row` gives a term of the other factor where all other dims are."""
+    """A result whose columns are dim 1; `row` gives a term of the other factor where all other dims are."""
     wide = compute_dtype(made.dtype)
     context.place(packed)
 
@@ -39,19 +38,25 @@ def product(
         factor = packed.load(pairs.position(column, place))
         return e.op("mul", e.cast(row(tuple(rows), place), wide), e.cast(factor, wide))
 
-    outer = [size for dim, size in enumerate(made.size) if dim != columns]
-    size = (*outer, made.size[columns], terms)
+    outer, columns, *inner = made.size
+    size = (outer, *inner, columns, terms)
     summed = context.reduce(size, [len(size) - 1], wide, lambda at: e.reduce("sum", term(at)), False)
     assert summed.place is not None
-    sums = placed(made.size, Place(summed.place.buffer, made.stride))
+    return finished(made, placed(made.size, Place(summed.place.buffer, made.stride)), bias)
+
+
+def finished(made: Spec, sums: LazyTensor, bias: LazyTensor | None) -> LazyTensor:
+    """Sums, and a bias along dim 1, rounded once."""
+    if bias is None and sums.dtype == made.dtype:
+        return sums
 
     def body(at: Indices) -> Expr:
         total = sums.load(at)
         if bias is not None:
-            total = e.op("add", total, e.cast(bias.load((at[columns],)), wide))
+            total = e.op("add", total, e.cast(bias.load((at[1],)), sums.dtype))
         return e.cast(total, made.dtype)
 
-    value = pointwise(made.size, made.dtype, body, 2)
+    value = pointwise(made.size, made.dtype, body, 3)
     value.stride = made.stride
     return value
 
@@ -63,4 +68,4 @@ def matrices(
     context.place(x)
     made = out._replace(stride=contiguous(out.size))
     _, terms = x.size
-    return product(context, made, 1, terms, lambda at, place: x.load((*at, place)), packed, bias)
+    return product(context, made, terms, lambda at, place: x.load((*at, place)), packed, bias)
