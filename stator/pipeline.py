@@ -33,7 +33,7 @@ from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
 from stator.passes import biases, images, points, ragged
-from stator.passes.affine import FoldAffine
+from stator.passes.affine import FoldAffine, JoinAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
 from stator.passes.equal import MergeEqual
 from stator.passes.halves import WidenProducts
@@ -132,7 +132,7 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
     with stage("freeze"):
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
-        fold = FoldAffine(options.numerics == "fast"), FoldPadding(), MultiplyPixels(), ConvolveAsImages()
+        fold = FoldAffine(options.numerics == "fast"), JoinAffine(), FoldPadding(), MultiplyPixels(), ConvolveAsImages()
         packing = PackConvolutions(device, _LOOPS), JoinProducts(device), PackWeights(device)
         passes.run(parts.forward, (*fold, WidenProducts(device, _LOOPS), MergeEqual(), *packing))
         return split(parts.forward)

@@ -80,6 +80,7 @@ class Device:
     onednn_products: bool = False  # whether oneDNN multiplies large float32 matrices faster than PyTorch's BLAS
     blas_packs: bool = False  # whether PyTorch's BLAS keeps float32 matrices in its own order, which saves it copies
     onednn_halves: bool = False  # whether PyTorch multiplies matrices of bfloat16 by oneDNN
+    multiplies_pairs: bool = False  # whether it has instructions for tiles of bfloat16, which kernels may use
     widens_halves: bool = False  # whether it multiplies float32 faster than bfloat16
     onednn_convolutions: bool = False  # whether PyTorch convolves float32 by oneDNN, which takes weights in its order
     packed_convolutions: bool = False  # whether PyTorch's convolutions copy their operands into an order of their own

@@ -45,11 +45,11 @@ def is_depthwise(node: fx.Node, device: Device) -> bool:
 
 
 def is_stem(node: fx.Node, device: Device) -> bool:
-    """Whether a kernel computes this `aten.convolution` of float32, once its weight is laid for it: few terms each."""
+    """Whether a kernel computes this `aten.convolution`, once its weight is laid for it: few terms each."""
     x, weight, _, _, padding, _, transposed, _, groups = _arguments(node)
     result: torch.Tensor = node.meta["val"]
     given, window = x.meta["val"], weight.meta["val"]
-    if transposed or groups != 1 or result.ndim != 4 or result.dtype is not torch.float32 or not device.product_blocks:
+    if transposed or groups != 1 or result.ndim != 4 or result.dtype not in DTYPES or not device.product_blocks:
         return False
     if is_symbolic([*result.shape, *given.shape, *window.shape]) or both(padding) != [0, 0]:
         return False

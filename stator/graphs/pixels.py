@@ -3,8 +3,9 @@
     stator::multiply_pixels(x, weight, bias, packed, by) -> Tensor    x: images; weight: (results, channels)
 
 An image with the channel innermost is a matrix with a row for each pixel. `by` says what multiplies: "loop", a kernel
-of ours; "mkl" or "onednn", which take `packed`, the weight in that library's order. Run as an operator it is the
-convolution. Neighbours: `passes/pixels.py` decides, `lowering/convolution.py` has the products.
+of ours; "pairs", one by instructions for pairs of terms, which `packed` is the weight for (`base/pairs.py`); "mkl" or
+"onednn", which take `packed`, the weight in that library's order. Run as an operator it is the convolution.
+Neighbours: `passes/pixels.py` decides, `lowering/convolution.py` has the products.
 """
 
 from __future__ import annotations
@@ -24,4 +25,4 @@ _LIBRARY.impl("multiply_pixels", _multiply_pixels, "CompositeExplicitAutograd")
 
 MULTIPLY_PIXELS = torch.ops.stator.multiply_pixels.default
 #: What multiplies.
-LOOP, BLAS, ONEDNN = "loop", "mkl", "onednn"
+LOOP, PAIRS, BLAS, ONEDNN = "loop", "pairs", "mkl", "onednn"

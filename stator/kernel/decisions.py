@@ -15,9 +15,12 @@ from math import ceil, prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
+from stator.kernel import windows
 from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges
+from stator.kernel.pairs import COLUMNS, Pairs, pairs_of
+from stator.kernel.pairs import ROWS as PAIR_ROWS
 from stator.kernel.placement import guarded_nodes
 from stator.kernel.product import Block, fill, product_of
 from stator.kernel.tiles import Tile, choose
@@ -33,6 +36,7 @@ COSTLY = 10  # what an operator costs that is worth lanes even if they are taken
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
 GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 ROWS = 4  # of one thread, that are worth computing ahead what they share
+PAIR_WORK = 16  # multiplications that tiles do in the time of one by other instructions
 ACCUMULATORS = 8  # of rows of sums, each a vector: as many again take their operands
 
 
@@ -66,6 +70,8 @@ class LoopPlan:
     ahead: tuple[Expr, ...] = ()  # what differs along the vector axis alone, and is computed before all rows
     block: Block | None = None  # how it goes, where it does nothing but add products up
     streamed: frozenset[str] = frozenset()  # parameters that caches cannot hold, so that stores go past them
+    pairs: Pairs | None = None  # its sums, where instructions for pairs of terms multiply blocks
+    windows: tuple[Axis, int] | None = None  # iterations beside each other that read much of the same
     rows: tuple[Axis, int] | None = None  # of other sums: so many rows together, which share what they load
 
     def name(self, text: str, value: Extent) -> Extent:
@@ -87,6 +93,8 @@ class LoopPlan:
             told.append(f"all of {self.inner.name} for the same columns")
         if self.block is not None and self.block.tile is not None:
             told.append("a factor turned over")
+        if self.pairs is not None:
+            told.append(f"blocks of {PAIR_ROWS} rows by {COLUMNS} columns, pairs of terms multiplied together")
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
         if self.ahead:
@@ -101,7 +109,7 @@ class LoopPlan:
         """Iterations of axes that go together."""
         if self.block is not None:
             return self.block.jammed
-        return (self.rows,) if self.rows is not None else ()
+        return tuple(jam for jam in (self.rows, self.windows) if jam is not None)
 
     @property
     def inner(self) -> Axis | None:
@@ -123,6 +131,10 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     vector = _choose(kernel, lanes, deps, collide)
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
+    if device.multiplies_pairs and (pairs := pairs_of(kernel, deps)) is not None:
+        return _in_blocks(
+            LoopPlan(kernel, deps, narrow, ranges, pairs.columns, pairs.columns, lanes, pairs=pairs), device
+        )
     product = product_of(kernel, vector, deps)
     block = fill(product, vector, lanes, device.registers, device.cores) if product and vector else None
     swept = vector = block.swept if block is not None else vector
@@ -144,9 +156,26 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     elif (rows := _rows(made)) is not None:
         made.rows = rows
         made.unroll = min(made.unroll, max(ACCUMULATORS // rows[1], 1))
+    elif made.tile is None and not collide:
+        made.windows = windows.choose(kernel, made.vector, deps)
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     made.ahead = _ahead(made, device)
+    made.streamed = _streamed(kernel, device)
+    return made
+
+
+def _in_blocks(made: LoopPlan, device: Device) -> LoopPlan:
+    """The grid of a kernel that multiplies blocks."""
+    kernel, pairs = made.kernel, made.pairs
+    assert pairs is not None
+    made.shape = "product"
+    made.grid_axes = tuple(axis for axis in kernel.axes if axis not in (pairs.rows, pairs.columns))
+    blocks = pieces_of(pairs.rows.size, PAIR_ROWS) * pieces_of(pairs.columns.size, COLUMNS)
+    made.grid = prod(axis.size for axis in made.grid_axes) * blocks
+    made.cost = total_cost(kernel) // PAIR_WORK
+    made.threads = minimum(made.name("wanted", minimum(GRID, pieces_of(made.cost, device.thread_work))), made.grid)
+    made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     made.streamed = _streamed(kernel, device)
     return made
 

@@ -91,6 +91,8 @@ class _Machine:
                     self.values[target] = self.values[state] = scalar.round_to(target.dtype, step)
                 case ir.Turn():
                     self.turn(statement)
+                case ir.Multiply():
+                    self.multiply(statement)
                 case ir.Loop():
                     self.loop(statement)
 
@@ -121,6 +123,19 @@ class _Machine:
                 self.axes[rows], self.axes[columns] = row, column
                 value = self.memories[statement.memory].read(self.index(statement.index))
                 self.memories[statement.scratch].write(statement.width * i + j, value)
+
+    def multiply(self, statement: ir.Multiply) -> None:
+        (rows, _), (columns, _) = statement.rows, statement.columns
+        left, right = self.memories[statement.left], self.memories[statement.right]
+        for i, row in enumerate(self.points(*statement.rows)):
+            for j, column in enumerate(self.points(*statement.columns)):
+                self.axes[rows], self.axes[columns] = row, column
+                total = 0.0
+                for term in range(self.extent(statement.terms.size)):
+                    self.axes[statement.terms] = term
+                    product = left.read(self.index(statement.at)) * right.read(self.index(statement.to))
+                    total = scalar.round_to("f32", total + product)
+                self.memories[statement.scratch].write(statement.width * i + j, total)
 
     def best(self, statement: ir.Best) -> None:
         value, here = self.operand(statement.value), self.operand(statement.here)

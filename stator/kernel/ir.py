@@ -27,6 +27,9 @@
               | s0: Scratch[dtype, number]          memory of so many elements, which this block alone knows
               | turn(s0[64], p0[position], x1, 16*x2, extent, x0, 64*x3, extent)     s0[64*i + j] = p0[position]
               |                                     for a piece of x1 and one of x0; i and j count from their beginnings
+              | multiply(s0[32], p0[position], p1[position], x0, 32*x3, extent, x1, 32*x4, extent, r0, extent)
+              |                                     s0[32*i + j] = the sum of p0[position]*p1[position] over all r0, for
+              |                                     a piece of x0 and one of x1; p1 lies in pairs (`base/pairs.py`)
               | p0[position] = operand              a store; no other iteration writes there
               | stream(p0[position], operand)       the same, past the caches where lanes store side by side
               | mode(p0[position], operand)         a store in another mode of `collision.MODES`
@@ -240,6 +243,24 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Multiply:
+    """`scratch[width*i + j] = sum(left[at] * right[to])` over all terms, for a block of rows by columns, in float32.
+
+    Both factors are of bfloat16; `right` lies in pairs.
+    """
+
+    scratch: str
+    width: int
+    left: str
+    at: Index
+    right: str
+    to: Index
+    rows: tuple[Axis, Piece]
+    columns: tuple[Axis, Piece]
+    terms: Axis
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """`body` for each point of an axis, or of a piece of it, in a way of `KINDS`; `lanes * unroll` of them at once."""
 
@@ -252,7 +273,7 @@ class Loop:
 
 
 Plain: TypeAlias = (
-    Let | Position | Load | Within | Declare | Assign | Flush | Best | Online | Scan | Scratch | Turn | Store
+    Let | Position | Load | Within | Declare | Assign | Flush | Best | Online | Scan | Scratch | Turn | Multiply | Store
 )
 Statement: TypeAlias = Plain | Loop
 Block: TypeAlias = tuple[Statement, ...]

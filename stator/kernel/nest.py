@@ -12,6 +12,7 @@ from math import prod
 
 from stator.kernel import ir
 from stator.kernel.facts import Axes
+from stator.kernel.pairs import Pairs
 from stator.kernel.tiles import Tile
 from stator.kernel.writing import COMBINE, Writer
 from stator.loop import kernel as loop_kernel
@@ -28,7 +29,8 @@ class Order:
     """The loops of a nest, outermost first.
 
     Nothing is computed between loops over the axes of one group of `outer`. A loop over an axis of `pieces` runs over
-    a piece of it; one thread goes along `swept`. What a `tile` loads is turned over inside of the first group. `staged`
+    a piece of it; one thread goes along `swept`. What a `tile` loads is turned over inside of the first group, and the
+    sums of `pairs` are multiplied there. `staged`
     are values that the first loop over a row that computes them keeps for the next ones, `ahead` those that a loop
     along `swept` computes before all others.
     With `blocks` nothing is computed between loops over reduce axes, and outer iterations go in any order: where they
@@ -47,6 +49,7 @@ class Order:
     guarded: set[Expr] | None = None
     deps: dict[Expr, Axes] | None = None
     lanes: Axis | None = None
+    pairs: Pairs | None = None
 
     @staticmethod
     def of(kernel: Kernel) -> Order:
@@ -71,6 +74,7 @@ class _Nest:
         reduced = [axis for axis in order.reduced if loops(axis)]
         self.reduced = [reduced] if order.blocks and reduced else [[axis] for axis in reduced]
         self.kept: dict[Expr, str] = {}  # what is staged: the scratch that has it
+        self.multiplied: dict[Expr, tuple[str, Index]] = {}  # sums of a block: the scratch, and the place in it
 
     def body(self) -> tuple[ir.Statement, ...]:
         kernel, writer = self.kernel, self.writer
@@ -85,6 +89,8 @@ class _Nest:
             writer.enter(*group)
             if i == 0 and self.order.tile is not None:
                 self.turn(self.order.tile)
+            if i == 0 and self.order.pairs is not None:
+                self.multiply(self.order.pairs)
         self.take_kept()
         self.point()
         for group in reversed(groups):
@@ -127,6 +133,18 @@ class _Nest:
             self.writer.scope.statements += [ir.Scratch(scratch, load.dtype, tile.columns * tile.width), turned]
             self.writer.tiled[load] = scratch, place
 
+    def multiply(self, pairs: Pairs) -> None:
+        """Sums of a block of rows by columns, in scratch."""
+        rows, columns = [(axis, self.order.pieces[axis]) for axis in (pairs.rows, pairs.columns)]
+        across, along = [axis.index - piece.axis.index * piece.step for axis, piece in (rows, columns)]
+        height, width = rows[1].step, columns[1].step
+        assert isinstance(height, int) and isinstance(width, int)
+        for i, (node, factors) in enumerate(pairs.sums.items()):
+            (left, at), (right, to) = factors.left.attr, factors.right.attr
+            made = ir.Multiply(f"s{i}", width, left, at, right, to, rows, columns, pairs.terms)
+            self.writer.scope.statements += [ir.Scratch(f"s{i}", "f32", height * width), made]
+            self.multiplied[node] = f"s{i}", across * width + along
+
     def point(self) -> None:
         """What happens at one point of the outer axes: a loop for each level of reductions, then the stores."""
         kernel = self.kernel
@@ -159,6 +177,12 @@ class _Nest:
     def reductions(self, nodes: Sequence[Expr], stores: Sequence[loop_kernel.Store]) -> None:
         """One loop over the reduce axes for all reductions of a level, and for stores that need none of them."""
         writer = self.writer
+        if self.multiplied:
+            for node in nodes:
+                sum_ = writer.fresh("f32")
+                writer.scope.statements.append(ir.Load(sum_, *self.multiplied[node]))
+                writer.bind(node, sum_)
+            return
         if self.kernel.reduce_numel == 0:
             for node in nodes:
                 dtype = writer.dtype(node)

@@ -116,6 +116,8 @@ class _Reader:
                 return ir.Online(states, op, self.operand(value, states[0].dtype))
             case ast.Expr(ast.Call(ast.Name("turn"), [ast.Subscript(ast.Name(scratch), width), place, *pieces])):
                 return self.turn(scratch, ast.literal_eval(width), place, pieces)
+            case ast.Expr(ast.Call(ast.Name("multiply"), [ast.Subscript(ast.Name(scratch), width), *operands])):
+                return self.multiply(scratch, ast.literal_eval(width), operands)
             case ast.Expr(ast.Call(ast.Name("flush"), [target])):
                 return ir.Flush(self.value(target))
             case ast.Assign([ast.Name()] as targets, value):
@@ -158,18 +160,31 @@ class _Reader:
         return ir.Assign(target, "copy", (self.operand(node, target.dtype),))
 
     def turn(self, scratch: str, width: int, place: ast.expr, pieces: list[ast.expr]) -> ir.Turn:
+        rows, columns = self.pieces(pieces)
+        assert isinstance(place, ast.Subscript)
+        return ir.Turn(scratch, width, *self.place(place), rows, columns)
+
+    def multiply(self, scratch: str, width: int, operands: list[ast.expr]) -> ir.Multiply:
+        match operands:
+            case [ast.Subscript() as left, ast.Subscript() as right, *pieces, ast.Name(name), extent]:
+                rows, columns = self.pieces(pieces)
+                terms = self.axes[name] = Axis(name, self.extent(extent))
+                return ir.Multiply(scratch, width, *self.place(left), *self.place(right), rows, columns, terms)
+        raise _error(operands[0], "a block is multiplied of two factors, along pieces of two axes, and terms")
+
+    def pieces(self, given: list[ast.expr]) -> list[tuple[Axis, ir.Piece]]:
+        """The two axes of a block, each with its piece."""
         blocks: list[tuple[Axis, ir.Piece]] = []
-        while pieces:
-            match pieces[:3]:
+        for i in range(0, len(given), 3):
+            match given[i : i + 3]:
                 case [ast.Name(name), ast.BinOp(step, ast.Mult(), ast.Name(outer)), extent] if outer in self.axes:
                     axis = self.axes[name] = Axis(name, self.extent(extent))
                     blocks.append((axis, ir.Piece(self.axes[outer], self.extent(step))))
                 case _:
-                    raise _error(place, "a block is turned along pieces of two axes")
-            del pieces[:3]
-        assert isinstance(place, ast.Subscript)
-        rows, columns = blocks
-        return ir.Turn(scratch, width, *self.place(place), rows, columns)
+                    raise _error(given[i], "a block goes along pieces of two axes")
+        if len(blocks) != 2:
+            raise _error(given[0], "a block goes along pieces of two axes")
+        return blocks
 
     def loop(self, name: str, kind: str, args: list[ast.expr], body: list[ast.stmt], node: ast.AST) -> ir.Loop:
         lanes, unroll = 0, 1

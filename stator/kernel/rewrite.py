@@ -127,8 +127,10 @@ def _row_sums(
     return scratch, last
 
 
-def jam(function: ir.Function, axis: Axis, count: int) -> ir.Function:
+def jam(function: ir.Function, axis: Axis, count: int, beside: bool = False) -> ir.Function:
     """So many iterations of a loop together: what they have in common is computed once. So it is of those left over.
+
+    Those of one iteration stand after those of another, or `beside` them, statement by statement.
 
     for x in parallel(n): B  -->  for x_4 in parallel(n / 4): B, with four of each statement that differs along x
                                   B, with n % 4 of each
@@ -146,9 +148,9 @@ def jam(function: ir.Function, axis: Axis, count: int) -> ir.Function:
             elif s.axis is not axis:
                 body.append(replace(s, body=made(s.body)))
             else:
-                body += [ir.Loop(outer, s.kind, _repeated(s.body, axis, points))] if outer.size else []
+                body += [ir.Loop(outer, s.kind, _repeated(s.body, axis, points, beside))] if outer.size else []
                 if left:
-                    rest = _repeated(s.body, axis, last)
+                    rest = _repeated(s.body, axis, last, beside)
                     body += _renamed(rest, _named(rest, "left"), {})
         return tuple(body)
 
@@ -220,7 +222,7 @@ def _named(block: ir.Block, suffix: str) -> dict[ir.Value, ir.Value]:
     return {v: ir.Value(f"{v.name}_{suffix}", v.dtype) for s in ir.walk(block) for v in ir.targets(s)}
 
 
-def _repeated(block: ir.Block, axis: Axis, points: Sequence[Index]) -> ir.Block:
+def _repeated(block: ir.Block, axis: Axis, points: Sequence[Index], beside: bool = False) -> ir.Block:
     """A block at several points of an axis: runs of statements once for each, after what they have in common."""
     values = _differing(block, axis)
     names = [{v: ir.Value(f"{v.name}_{k}", v.dtype) for v in values} for k in range(len(points))]
@@ -230,8 +232,9 @@ def _repeated(block: ir.Block, axis: Axis, points: Sequence[Index]) -> ir.Block:
         run: list[ir.Plain] = []
         for s in (*block, None):
             if s is None or isinstance(s, ir.Loop):
-                at = zip(names, points, strict=True)
-                body += [ir.renamed(item, name, {axis: point}) for name, point in at for item in run]
+                at = list(zip(names, points, strict=True))
+                every = [[ir.renamed(item, name, {axis: point}) for item in run] for name, point in at]
+                body += [item for items in (zip(*every, strict=True) if beside else every) for item in items]
                 body += [replace(s, body=several(s.body))] if s is not None else []
                 run = []
             elif _differs(s, axis, values):

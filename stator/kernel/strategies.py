@@ -16,6 +16,7 @@ from stator.kernel.ir import Function, Piece
 from stator.kernel.matmul import Matmul
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
+from stator.kernel.pairs import COLUMNS, ROWS, Pairs
 from stator.kernel.rewrite import (
     columns,
     contract,
@@ -28,6 +29,7 @@ from stator.kernel.rewrite import (
     sum_rows,
     vectorise,
 )
+from stator.kernel.windows import proved, shared
 from stator.loop.expr import Expr
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
@@ -46,7 +48,9 @@ def vectors(plan: LoopPlan, name: str) -> Function:
     if plan.block is not None:
         function = strip(contract(function), plan.block.inner, plan.block.strips)
     for axis, count in plan.jammed:
-        function = jam(function, axis, count)
+        function = jam(function, axis, count, beside=plan.windows is not None)
+    if plan.windows is not None:
+        function = shared(proved(function))
     if plan.vector is not None:
         function = vectorise(function, plan.vector, plan.lanes, plan.unroll)
     if plan.block is None:
@@ -99,6 +103,8 @@ def tiles(plan: Matmul, name: str) -> Function:
 def _order(plan: LoopPlan) -> Order:
     """The grid, loops that one thread runs in order, and what is swept."""
     grid, swept, tile = plan.grid_axes, plan.swept, plan.tile
+    if plan.pairs is not None:
+        return _pairs_order(plan, plan.pairs)
     groups = [(axis,) for axis in (*plan.serial, plan.inner) if axis is not None]
     pieces: dict[Axis, Piece] = {}
 
@@ -116,5 +122,17 @@ def _order(plan: LoopPlan) -> Order:
             in_pieces(swept, plan.chunk)
     return Order(
         (grid, *groups), plan.loops, pieces, swept, tile, plan.staged, plan.ahead,
+        narrow=plan.narrow, guarded=guarded(plan), deps=plan.deps, lanes=plan.vector,
+    )  # fmt: skip
+
+
+def _pairs_order(plan: LoopPlan, pairs: Pairs) -> Order:
+    """Blocks of rows by columns in the grid; in one of them a loop over rows for each vector of columns."""
+    steps = ((pairs.rows, ROWS), (pairs.columns, COLUMNS))
+    pieces = {axis: Piece(Axis(f"{axis.name}_piece", pieces_of(axis.size, step)), step) for axis, step in steps}
+    outer = [piece.axis for piece in pieces.values()]
+    grid = (*plan.grid_axes, *(reversed(outer) if pairs.keeps_columns else outer))
+    return Order(
+        (grid, (pairs.columns,), (pairs.rows,)), (), pieces, pairs.columns, pairs=pairs,
         narrow=plan.narrow, guarded=guarded(plan), deps=plan.deps, lanes=plan.vector,
     )  # fmt: skip

@@ -10,7 +10,9 @@ Neighbours: `ir` has the grammar, `loop/verify.py` the rules of kernels.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
+from stator.base import pairs
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel import ir
 from stator.kernel.text import statement_text
@@ -118,6 +120,8 @@ class _Checker:
                 self.define(target)
             case ir.Turn():
                 self.turn(statement)
+            case ir.Multiply():
+                self.multiply(statement)
             case ir.Scratch(name, dtype, numel):
                 self.require(name not in self.names and dtype in ITEMSIZE and numel >= 0, "no memory")
                 self.names.add(name)
@@ -226,16 +230,35 @@ class _Checker:
 
     def turn(self, statement: ir.Turn) -> None:
         """What is turned over is in memory, and the block fits."""
-        (rows, height), (columns, width) = statement.rows, statement.columns
+        self.block_of(statement, self.params[statement.memory].dtype)
+        self.axes += [statement.rows[0], statement.columns[0]]
+        self.access(statement.memory, statement.index, self.params[statement.memory].dtype, "in", None)
+        del self.axes[-2:]
+
+    def multiply(self, statement: ir.Multiply) -> None:
+        """Factors are in memory, terms side by side in one and all of the other in pairs, and the block fits."""
+        self.block_of(statement, "f32")
+        (rows, _), (columns, _), terms = statement.rows, statement.columns, statement.terms
+        self.require(type(terms.size) is type(columns.size) is int, "a factor in pairs has a known size")
+        self.axes += [rows, columns, terms]
+        for memory, index in ((statement.left, statement.at), (statement.right, statement.to)):
+            self.access(memory, index, "bf16", "in", None)
+        del self.axes[-3:]
+        self.require(statement.at.stride(terms) == 1 and statement.at.stride(rows) is not None, "no rows of terms")
+        assert isinstance(terms.size, int) and isinstance(columns.size, int)
+        whole = self.params[statement.right].numel == prod(pairs.shape(columns.size, terms.size))
+        paired = statement.to is pairs.place(columns.index, terms.index, terms.size)
+        self.require(paired and whole, "the factor does not lie in pairs")
+
+    def block_of(self, statement: ir.Turn | ir.Multiply, dtype: str) -> None:
+        """A block of two axes that the loops around it are pieces of, which fills scratch."""
+        (_, height), (_, width) = statement.rows, statement.columns
         scratch = self.params.get(statement.scratch)
-        self.require(scratch is not None and scratch.dtype == self.params[statement.memory].dtype, "dtypes differ")
+        self.require(scratch is not None and scratch.dtype == dtype, "dtypes differ")
         self.require({height.axis, width.axis} <= set(self.axes), "no axis of a loop around it")
         size = scratch.numel if scratch is not None else -1
         fits = width.step == statement.width and height.step * width.step == size
         self.require(fits, "the block is not the scratch")
-        self.axes += [rows, columns]
-        self.access(statement.memory, statement.index, self.params[statement.memory].dtype, "in", None)
-        del self.axes[-2:]
 
     def disjoint(self, memory: str, index: Index, mode: str) -> None:
         """Parallel iterations store at different places: their axes are digits of the position.

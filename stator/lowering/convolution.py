@@ -25,16 +25,28 @@ from stator.fake.overloads import overload
 from stator.graphs.calls import is_view
 from stator.graphs.convolutions import both, is_depthwise, is_laid, is_stem
 from stator.graphs.frozen import BLAS_PRODUCT, CONVOLUTION, PRODUCT
-from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS
+from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, PAIRS
 from stator.loop import expr as e
 from stator.loop.demands import DEMANDS, Taken
 from stator.loop.expr import Expr
+from stator.loop.index import Index
 from stator.loop.nest import Buffer, Extern
-from stator.lowering import depthwise
+from stator.lowering import depthwise, pairs
 from stator.lowering.context import Context
 from stator.lowering.extern import call, extern, target_name
+from stator.lowering.pairs import finished
 from stator.lowering.table import lowers
-from stator.lowering.value import Indices, LazyTensor, Place, Spec, placed, pointwise, shape, with_strides
+from stator.lowering.value import (
+    Indices,
+    LazyTensor,
+    Place,
+    Spec,
+    compute_dtype,
+    placed,
+    pointwise,
+    shape,
+    with_strides,
+)
 from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
 from stator.sizes.strides import Shape, contiguous, is_dense, same_layout
@@ -102,21 +114,21 @@ def _stem(
 ) -> LazyTensor:
     """One of few terms: the product of what windows read, which is not copied for it, and the weight."""
     stride, _, dilation, *_ = args
-    (down, across), (below, beside) = both(stride), both(dilation)
+    (down, across), (below, beside), wide = both(stride), both(dilation), compute_dtype(out.dtype)
     context.place(x)
     context.place(weight)
 
     def term(at: Indices) -> Expr:
         batch, row, column, result, channel, i, j = at
         pixel = x.load((batch, channel, row * down + i * below, column * across + j * beside))
-        return e.op("mul", pixel, weight.load((result, channel, i, j)))
+        return e.op("mul", e.cast(pixel, wide), e.cast(weight.load((result, channel, i, j)), wide))
 
     made = out._replace(stride=channels_last(out.size))
     n, columns, h, w = out.size
     size = (n, h, w, columns, *weight.size[1:])
-    product = context.reduce(size, [4, 5, 6], out.dtype, lambda at: e.reduce("sum", term(at)), False)
+    product = context.reduce(size, [4, 5, 6], wide, lambda at: e.reduce("sum", term(at)), False)
     assert product.place is not None
-    value = _biased(made, placed(made.size, Place(product.place.buffer, made.stride)), bias)
+    value = finished(made, placed(made.size, Place(product.place.buffer, made.stride)), bias)
     return value if same_layout(out.size, out.stride, made.stride) else with_strides(value, out.stride)
 
 
@@ -137,7 +149,9 @@ def pixels(
     """The product of a matrix with a row for each pixel, and the weight."""
     image, made = _innermost(context, x), out._replace(stride=channels_last(out.size))
     if by == LOOP:
-        value = _biased(made, _loop(context, made, image, weight), bias)
+        value = finished(made, _loop(context, made, image, weight), bias)
+    elif by == PAIRS:
+        value = _in_pairs(context, made, image, packed, bias)
     else:
         value = _by_library(context, made, image, weight, bias, packed, by)
     return value if same_layout(out.size, out.stride, made.stride) else with_strides(value, out.stride)
@@ -156,7 +170,7 @@ def _by_library(
     else:
         product = call(context, target_name(PRODUCT), result, (matrix, packed, bias, "none", (), ""), {})
     value = placed(made.size, Place(product.place.buffer, made.stride))
-    return _biased(made, value, bias) if by == BLAS else value
+    return finished(made, value, bias) if by == BLAS else value
 
 
 def _loop(context: Context, made: Spec, image: LazyTensor, weight: LazyTensor) -> LazyTensor:
@@ -174,16 +188,18 @@ def _loop(context: Context, made: Spec, image: LazyTensor, weight: LazyTensor) -
     return placed(made.size, Place(product.place.buffer, made.stride))
 
 
-def _biased(made: Spec, product: LazyTensor, bias: LazyTensor | None) -> LazyTensor:
-    if bias is None:
-        return product
+def _in_pairs(
+    context: Context, made: Spec, image: LazyTensor, packed: LazyTensor, bias: LazyTensor | None
+) -> LazyTensor:
+    """The same, by instructions for pairs of terms."""
+    context.place(image)
+    _, channels, _, _ = image.size
 
-    def body(at: Indices) -> Expr:
-        return e.op("add", product.load(at), bias.load((at[1],)))
+    def row(at: Indices, channel: Index) -> Expr:
+        batch, down, across = at
+        return image.load((batch, channel, down, across))
 
-    value = pointwise(made.size, made.dtype, body, 3)
-    value.stride = made.stride
-    return value
+    return pairs.product(context, made, channels, row, packed, bias)
 
 
 def wants_innermost(node: Node, out: Spec, operands: Any) -> bool:

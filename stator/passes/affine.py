@@ -2,7 +2,8 @@
 
 Only under the option `freezing`, and where all but the convolution's input is frozen (`graphs/frozen.py`): the products
 with the weight are made once. Results differ from eager's by roundings (docs/numerics.md), so bfloat16, which eager
-rounds in between, is folded under `numerics="fast"` alone: in float32, and the weight is rounded.
+rounds in between, is folded under `numerics="fast"` alone: in float32, and the weight is rounded. Otherwise its scales
+and shifts, which are float32's, become one of each, as in eager's own kernel.
 Neighbours: `aot/prologue.py`, which splits off what is made here.
 """
 
@@ -37,6 +38,24 @@ class FoldAffine:
             chain = find(node, known) if find is not None and _may_fold(node, known) else []
             if chain:
                 _Fold(node, chain).replace()
+                changes += 1
+        return changes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAffine:
+    """`((convolution(x, w).float() - m) * r * s + t)`  -->  `convolution(x, w).float() * (r * s) + (t - m * r * s)`."""
+
+    def __call__(self, graph: fx.Graph) -> int:
+        known = frozen(graph)
+        changes = 0
+        for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
+            if node in known or node.meta["val"].dtype is not torch.bfloat16:
+                continue
+            wide = _converted(node, torch.float32)
+            chain = _chain(wide, known) if wide is not None else []
+            if wide is not None and len(chain) > 2:
+                _Fold(wide, chain).join()
                 changes += 1
         return changes
 
@@ -107,7 +126,7 @@ def _is_affine(value: fx.Node, step: fx.Node, known: Set[fx.Node]) -> bool:
 
 
 class _Fold:
-    """The arithmetic of one convolution's weights, written before the last step."""
+    """The arithmetic of a convolution's weights, or of what is done with its results, written before the last step."""
 
     def __init__(self, convolution: fx.Node, chain: list[fx.Node]) -> None:
         self.convolution, self.chain, self.end = convolution, chain, chain[-1]
@@ -137,6 +156,22 @@ class _Fold:
         folded.meta["val"] = self.end.meta["val"]
         self.end.replace_all_uses_with(folded)
         for step in reversed([self.convolution, *self.chain]):
+            graph.erase_node(step)
+
+    def join(self) -> None:
+        """One scale and one shift in place of the steps."""
+        graph, value = self.end.graph, self.convolution
+        with graph.inserting_before(self.end):
+            before = self.convolution
+            for step in self.chain:
+                self._take(before, step)
+                before = step
+            for target, factor in ((aten.mul.Tensor, self.scale), (aten.add.Tensor, self.shift)):
+                if factor is not None:
+                    shape = [-1 if i == 1 else 1 for i in range(value.meta["val"].ndim)]
+                    value = self._call(target, value, self._call(aten.view.default, factor, shape))
+        self.end.replace_all_uses_with(value)
+        for step in reversed(self.chain):
             graph.erase_node(step)
 
     def _take(self, before: fx.Node, step: fx.Node) -> None:

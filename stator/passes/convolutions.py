@@ -32,6 +32,8 @@ aten = torch.ops.aten
 #: them. What a call takes more, and a copy.
 _ALONE, _TOGETHER = 4.0, {torch.float32: 2.0, torch.bfloat16: 4.0}
 _WEIGHT, _WEIGHT_INNERMOST, _CALL, _COPY = 2.0, 5.0, 200_000.0, 60_000.0
+#: How many times its bytes a pass over a result moves.
+_PASS = 2.0
 #: How many times as long as its bytes a copy takes that reads along one axis and writes along another.
 _TURNED = 3.0
 
@@ -153,7 +155,7 @@ class PackConvolutions:
         alone = [node for node in nodes if is_depthwise(node, self.device)]
         packed = {node for node in nodes if node not in alone and _may_pack(node, dtypes, known)}
         changes = sum([_lay(graph, node) for node in alone if node.args[1] in known])
-        for group in _groups(graph, packed, {*alone}, self.loops) if packed else ():
+        for group in _groups(graph, packed, {*alone}, self) if packed else ():
             if group.gain > 0:
                 changes += len(group.calls)
                 for node in group.calls:
@@ -195,15 +197,16 @@ class _Group:
     gain: float = 0.0
 
 
-def _groups(graph: fx.Graph, packed: Set[fx.Node], alone: Set[fx.Node], loops: Set[Any]) -> list[_Group]:
+def _groups(graph: fx.Graph, packed: Set[fx.Node], alone: Set[fx.Node], by: PackConvolutions) -> list[_Group]:
     """All such, as if each were packed: what is computed from their results lies as these do."""
     groups: dict[fx.Node, _Group] = {}
+    loops = by.loops
     copied: set[fx.Node] = set()
     for node in graph.nodes:
         images = [source for source in node.all_input_nodes if _is_image(source.meta.get("val"))]
         above = [groups[source] for source in images if source in groups]
         if node in packed:
-            group = _joined([*above, _Group([node], _gain(node))], groups)
+            group = _joined([*above, _Group([node], _gain(node, by.device))], groups)
             if (x := node.args[0]) in images and x not in groups and x not in alone and x.target not in loops:
                 group.gain -= _copy(x, copied)
             groups[node] = group
@@ -226,7 +229,13 @@ def _joined(some: list[_Group], groups: dict[fx.Node, _Group]) -> _Group:
     return first
 
 
-def _gain(node: fx.Node) -> float:
+def _gain(node: fx.Node, device: Device) -> float:
+    if pixels.takes_pairs(node, device):  # what follows is no further pass over its result, and nothing is called
+        return _gain_of_order(node) + _CALL + _PASS * nbytes(node.meta["val"])
+    return _gain_of_order(node)
+
+
+def _gain_of_order(node: fx.Node) -> float:
     x, weight = (item.meta["val"] for item in node.args[:2])  # type: ignore[union-attr]
     if not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last):
         return nbytes(weight) * _WEIGHT_INNERMOST - _CALL

@@ -9,7 +9,7 @@ Neighbours: `products.py` finds them, `aot/prologue.py` gives the packing to the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from stator.base.device import Device
 from stator.fake.symbolic import extents
 from stator.graphs.frozen import BLAS_PRODUCT, PACK, PACK_BLAS, PRODUCT
 from stator.graphs.nodes import add_call, call_for, infer
+from stator.passes import pairs
 from stator.passes.products import Product, frozen_products
 
 aten = torch.ops.aten
@@ -47,18 +48,25 @@ class PackWeights:
     device: Device
 
     def __call__(self, graph: fx.Graph) -> int:
-        orders = orders_of(self.device)
-        done: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
+        done: dict[tuple[fx.Node, int, Any], tuple[fx.Node, fx.Node]] = {}
         changes = 0
-        for product in frozen_products(graph, orders):
-            order = orders[product.node.meta["val"].dtype]
-            if product.size.work >= _WORK and order.pays(product):
-                key = product.weight, product.size.rows
+        orders = orders_of(self.device)
+        for product in frozen_products(graph, {*orders, torch.bfloat16}):
+            if (order := _order(product, orders, self.device)) is not None:
+                key = product.weight, product.size.rows, order.packs
                 if key not in done:  # layers may share their weights
                     done[key] = _pack(graph, product, order)
                 _replace(graph, product, order, *done[key])
                 changes += 1
         return changes
+
+
+def _order(product: Product, orders: Mapping[torch.dtype, Order], device: Device) -> Order | None:
+    """The order that pays for a product."""
+    if pairs.pays(product, device):
+        return _PAIRS
+    order = orders.get(product.node.meta["val"].dtype)
+    return order if order is not None and product.size.work >= _WORK and order.pays(product) else None
 
 
 def orders_of(device: Device) -> dict[torch.dtype, Order]:
@@ -77,6 +85,8 @@ def _pack(graph: fx.Graph, product: Product, order: Order) -> tuple[fx.Node, fx.
     node = product.node
     with graph.inserting_before(node):
         turned = call_for(node, aten.permute.default, product.weight, [1, 0])
+        if order is _PAIRS:
+            return pairs.lay(node, turned), turned
         packed = add_call(graph, order.packs, (turned, product.size.rows), {}, "packed")
     plain = infer(aten.clone.default, (turned,), {"memory_format": torch.contiguous_format})
     packed.meta.update(node.meta, val=plain)
@@ -115,5 +125,6 @@ def _pays_blas(product: Product) -> bool:
     return 1 < product.size.rows < _MANY and extents(product.x.meta["val"].stride()) == (product.size.terms, 1)
 
 
+_PAIRS = Order(None, lambda product: True, pairs.multiply)  # `pairs.lay` brings weights into it
 _ONEDNN = Order(PACK, _pays_onednn, _by_onednn)
 _BLAS = Order(PACK_BLAS, _pays_blas, _by_blas)

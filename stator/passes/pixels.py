@@ -19,7 +19,8 @@ from stator.base.device import Device
 from stator.graphs.convolutions import both
 from stator.graphs.frozen import PACK, PACK_BLAS, nbytes
 from stator.graphs.nodes import add_call, call_for
-from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, ONEDNN
+from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, ONEDNN, PAIRS
+from stator.passes import pairs
 from stator.passes.packing import orders_of
 
 aten = torch.ops.aten
@@ -40,7 +41,9 @@ def multiply(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
     if not _is_product(node):
         return False
     order = orders_of(device).get(node.meta["val"].dtype)
-    if both(node.args[3]) != [1, 1]:
+    if takes_pairs(node, device):
+        _replace(node, PAIRS, None)
+    elif both(node.args[3]) != [1, 1]:
         if order is None or _PACKED_BY[order.packs] != BLAS or _pixels(node) > _STEP_PIXELS:
             return False
         _replace(node, BLAS, order.packs)
@@ -75,6 +78,12 @@ def _takes_loop(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
     return fits and weight.dtype is torch.float32 and _PART * nbytes(weight) <= device.cache_bytes
 
 
+def takes_pairs(node: fx.Node, device: Device) -> bool:
+    """Whether a kernel multiplies bfloat16 by instructions for pairs of terms, with what follows."""
+    weight: torch.Tensor = node.args[1].meta["val"]  # type: ignore[union-attr]
+    return device.multiplies_pairs and weight.dtype is torch.bfloat16 and _is_product(node) and _pixels(node) > 1
+
+
 def _replace(node: fx.Node, by: str, packs: Any) -> None:
     graph = node.graph
     x, weight, bias, stride, *_ = node.args
@@ -85,7 +94,9 @@ def _replace(node: fx.Node, by: str, packs: Any) -> None:
                 x = call_for(node, aten.slice.Tensor, x, dim, 0, x.meta["val"].shape[dim], step)  # type: ignore[union-attr]
         matrix = call_for(node, aten.view.default, weight, [*weight.meta["val"].shape[:2]])  # type: ignore[union-attr]
         packed = None
-        if packs is not None:
+        if by == PAIRS:
+            packed = pairs.lay(node, matrix)
+        elif packs is not None:
             packed = add_call(graph, packs, (matrix, rows), {}, "packed")
             packed.meta.update(node.meta, val=matrix.meta["val"])
         else:  # columns are lanes, so these lie side by side

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 
+from stator.base import pairs
+from stator.base.dtypes import ITEMSIZE
 from stator.kernel.decisions import decide
 from stator.kernel.evaluate import run
-from stator.kernel.ir import Function, Let, Loop, Position, Scratch, walk
-from stator.kernel.strategies import vectors
+from stator.kernel.ir import Function, Let, Loop, Multiply, Position, Scratch, walk
+from stator.kernel.strategies import serial, vectors
 from stator.kernel.text import function_text
 from stator.loop.evaluate import Memory
-from stator.loop.expr import const, index, load, op, reduce
+from stator.loop.expr import cast, const, index, load, op, reduce
 from stator.loop.index import Axis
 from stator.loop.kernel import Kernel, Param, Store, kernel
 from stator.targets import typical
@@ -52,6 +55,50 @@ def test_every_decision_shows_in_the_text() -> None:
     whole, rest = (f"in {kind}(16*8, 128*x0_piece, " for kind in ("whole", "rest"))
     for part in ("-> Threads[2]", "in parallel(40)", whole, "flush(a0_7)", rest, "flush(a0_rest)"):
         assert part in text, text
+
+
+def paired(rows: int, columns: int, terms: int) -> Kernel:
+    """A product of bfloat16 by a factor in pairs of terms, and the greatest of zero and each sum."""
+    x, y, r = Axis("x0", rows), Axis("x1", columns), Axis("r0", terms)
+    left = load("p0", x.index * terms + r, "bf16")
+    right = load("p1", pairs.place(y.index, r.index, terms), "bf16")
+    total = reduce("sum", op("mul", cast(left, "f32"), cast(right, "f32")))
+    value = cast(op("maximum", const(0.0, "f32"), total), "bf16")
+    params = (
+        Param("p0", "bf16", "in", rows * terms),
+        Param("p1", "bf16", "in", prod(pairs.shape(columns, terms))),
+        Param("p2", "bf16", "out", rows * columns),
+    )
+    return kernel((x, y), (r,), (Store("p2", x.index * columns + y, value, "outer"),), params)
+
+
+def filled(param: Param) -> Memory:
+    """Numbers whose products and sums are exact."""
+    assert isinstance(param.numel, int)
+    memory = Memory(bytearray(ITEMSIZE[param.dtype] * param.numel), 0, param.dtype)
+    for i in range(param.numel):
+        memory.write(i, (7 * i % 11 - 5) / 4)
+    return memory
+
+
+@pytest.mark.parametrize("size", [(40, 20, 34), (2, 50, 3), (33, 2, 2)])
+def test_blocks_of_products_of_pairs(size: tuple[int, int, int]) -> None:
+    made = paired(*size)
+    device = replace(typical("cpu"), multiplies_pairs=True)
+    function = checked(vectors(decide(made, device), "k"))
+    assert [type(s) for s in walk(function.body)].count(Multiply) == 1
+    results = []
+    for one in (function, checked(serial(made, "k"))):
+        memories = {p.name: filled(p) for p in made.params}
+        assert run(one, memories) == 0
+        results.append(bytes(memories["p2"].data))
+    assert results[0] == results[1]
+
+
+def test_factors_that_do_not_lie_in_pairs_are_loops() -> None:
+    device = replace(typical("cpu"), multiplies_pairs=True)
+    function = vectors(decide(paired(8, 8, 1), device), "k")
+    assert not any(isinstance(s, Multiply) for s in walk(function.body))
 
 
 def scaled(rows: int, role: str = "in") -> Kernel:

@@ -19,6 +19,7 @@ from stator.base.device import Device
 from stator.base.errors import Unsupported
 from stator.fake import make
 from stator.graphs.frozen import CONVOLUTION
+from stator.graphs.pairs import MULTIPLY_PAIRS
 from stator.graphs.pixels import MULTIPLY_PIXELS
 from stator.graphs.scores import ATTEND, SCORES
 from stator.loop.index import Axis
@@ -62,7 +63,7 @@ def externs(program: Program) -> list[str]:
 def test_the_primitives_are_what_has_a_lowering() -> None:
     without = {op for op, primitive in PRIMITIVES.items() if primitive.kind != "extern" and op not in LOWERINGS}
     assert {str(op) for op in without} == {"aten.copy_.default"}
-    made_by_passes, made_by_capture = {CONVOLUTION, MULTIPLY_PIXELS}, {SCORES, ATTEND}
+    made_by_passes, made_by_capture = {CONVOLUTION, MULTIPLY_PAIRS, MULTIPLY_PIXELS}, {SCORES, ATTEND}
     assert set(LOWERINGS) <= set(PRIMITIVES) | made_by_passes | made_by_capture
 
 

@@ -30,6 +30,7 @@ UNUSED_LOWERINGS = {
     "stator.check_positions.default": "the cases have good data; tests/aot/test_data_errors.py has bad",
     "stator.attend.default": "capture makes it; tests/codegen/test_scores.py runs it",
     "stator.scores.default": "capture makes it; tests/codegen/test_scores.py runs it",
+    "stator.multiply_pairs.default": "passes make it; tests/passes/test_pairs.py runs it",
     "stator.multiply_pixels.default": "passes make it; tests/passes/test_pixels.py runs it",
     "stator.random.default": "the cases draw nothing; tests/prims and tests/lowering/test_program.py run it",
 }

@@ -31,9 +31,12 @@ from stator.prims.types import left_open
 NOT_LOWERED = {"aten.copy_.default": "the end of a graph, which the engine writes"}
 #: Calls of libraries that passes make, what becomes one or a loop, and what capture makes of attention.
 MADE_BY_PASSES = {
-    "mkldnn._convolution_pointwise.default", "stator.multiply_pixels.default", "stator.scores.default",
+    "mkldnn._convolution_pointwise.default",
+    "stator.multiply_pairs.default",
+    "stator.multiply_pixels.default",
+    "stator.scores.default",
     "stator.attend.default",
-}  # fmt: skip
+}
 #: Scalar operators that no graph has on bools, because eager refuses them.
 NOT_OF_BOOLS: dict[str, Callable[..., Any]] = {
     "floordiv": torch.floor_divide, "mod": torch.remainder, "pow": torch.pow, "neg": torch.neg,

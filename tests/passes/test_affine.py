@@ -129,6 +129,34 @@ def test_bfloat16_where_roundings_may_go(kind: str, autocast: bool) -> None:
     assert (found - exact).norm() <= 2 * (want - exact).norm() + 2**-8 * exact.norm()
 
 
+@pytest.mark.parametrize("kind", CONVOLUTIONS)
+def test_bfloat16_that_is_rounded_in_between_has_one_scale_and_one_shift(kind: str) -> None:
+    """What is kept are two float32 for each channel; results are eager's, but for what a last digit of these rounds."""
+    model = Net(CONVOLUTIONS[kind]()).eval().bfloat16()
+    x = torch.randn(SHAPES.get(kind, (2, 4, 9, 8))).bfloat16()
+    found, kernels, _ = calls(model, x)
+    with torch.no_grad():
+        kept = sum(facts["kept"] for facts in stator.explain(model, options=OPTIONS)(x).memory)
+        want = model(x)
+        exact = model.double()(x.double())
+    assert kernels == 1 and kept == 8 * want.shape[1]
+    assert (found != want).float().mean() < 0.02
+    assert (found - exact).norm() <= 1.01 * (want - exact).norm()
+
+
+def test_scales_of_bfloat16_that_others_read() -> None:
+    """What is read between stays as it is."""
+
+    def after(y: Tensor, m: nn.Module) -> Tensor:
+        z = y.float() - m.gain.float()
+        return (z * m.gain.float() * 2 + 1).bfloat16() + z.bfloat16()
+
+    model, x = Net(nn.Conv2d(4, 6, 3), after).eval().bfloat16(), torch.randn(2, 4, 6, 6).bfloat16()
+    found, _, _ = calls(model, x)
+    with torch.no_grad():
+        torch.testing.assert_close(found, model(x))
+
+
 def test_other_readers_of_what_is_rounded() -> None:
     """What is read between keeps its rounding; so does what is a half type on the way."""
     for after in (lambda y, m: m.norm(y) + y, lambda y, m: y * 0.5, lambda y, m: y.float() * m.gain.float()):

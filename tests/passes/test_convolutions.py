@@ -345,12 +345,14 @@ NO_STEMS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", [*STEMS, *NO_STEMS])
 @pytest.mark.parametrize("innermost", [False, True])
-def test_few_terms_are_a_loop(kind: str, innermost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=halves)])
+@pytest.mark.usefixtures("matrix_units")
+def test_few_terms_are_a_loop(kind: str, innermost: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what follows, also of weights that are written to; others, and those of few pixels, are the library's."""
     for name in ("_CALL", "_COPY", "_TURNED"):
         monkeypatch.setattr(convolutions, name, -1e9)
-    model = Stem(**(STEMS | NO_STEMS)[kind])
-    x = torch.randn(2, model.layer.in_channels, 41, 44)
+    model = Stem(**(STEMS | NO_STEMS)[kind]).to(dtype)
+    x = torch.randn(2, model.layer.in_channels, 41, 44).to(dtype)
     x = x.contiguous(memory_format=torch.channels_last) if innermost else x
     with torch.no_grad():
         compiled = stator.compile(model, fullgraph=True, options=OPTIONS)

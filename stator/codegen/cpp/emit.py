@@ -30,7 +30,7 @@ HEADERS: dict[str, frozenset[str]] = {
     "lgamma.h": frozenset(("lgamma",)),
 }
 #: What no operator needs, but how a kernel runs.
-OTHERS = ("tile.h", "stream.h")
+OTHERS = ("tile.h", "stream.h", "pairs.h")
 # Vectors are explicit, so -O2 makes no kernel faster (measured) and compiles 1.7 times as long. Combining more than two
 # instructions changes 0.2% of them, and takes half of the compiler's time where a kernel gathers much (measured).
 # Without expensive optimizations gcc leaves the upper halves of vector registers as they are when a kernel returns or
@@ -83,6 +83,8 @@ def _unit(plans: Sequence[LoopPlan], texts: Sequence[str]) -> str:
     needs = {name for name, users in HEADERS.items() if not operators.isdisjoint(users)}
     if any(made.tile is not None for made in plans):
         needs.add("tile.h")
+    if any(made.pairs is not None for made in plans):
+        needs.add("pairs.h")
     if any(made.streamed for made in plans):
         needs.add("stream.h")
     return "\n".join([header(frozenset(needs)), *texts])

@@ -16,7 +16,7 @@ from stator.codegen.cpp import ops
 from stator.codegen.cpp.memory import Block, Memory, Name
 from stator.kernel import ir
 from stator.kernel.writing import COMBINE
-from stator.loop.index import Axis
+from stator.loop.index import ZERO, Axis
 from stator.loop.scalar import round_to
 from stator.sizes import Extent
 
@@ -39,6 +39,7 @@ class _Printer(Memory):
         self.operators: dict[ir.Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
         self.held: dict[ir.Operand, str] = {}  # half types that hold a wider value as it is
+        self.multiplied = {s.scratch for s in ir.walk(function.body) if isinstance(s, ir.Multiply)}
         self.whole: ir.Loop | None = None  # what runs over all pieces of a thread at once
 
     def text(self) -> str:
@@ -50,6 +51,7 @@ class _Printer(Memory):
         for result in streamed:  # where it takes the place of an operand, that is in the caches
             others = [f"(void*){result} != {param.name}" for param in function.params if param.role == "in"]
             self.block.lines.append(f"const bool apart_{result} = {' && '.join(others) or 'true'};")
+        self.block.lines += ["Tiles tiles;"] * bool(self.multiplied)
         grid = self.grid()
         self.block.lines += ["end_streams();"] * bool(streamed)
         if function.checks:
@@ -177,9 +179,12 @@ class _Printer(Memory):
             case ir.Scan():
                 self.scan(statement)
             case ir.Scratch(name, dtype, numel):
-                self.block.lines.append(f"{ops.STORAGE[dtype]} {name}[{numel}];")
+                aligned = "alignas(64) " if name in self.multiplied else ""
+                self.block.lines.append(f"{aligned}{ops.STORAGE[dtype]} {name}[{numel}];")
             case ir.Turn():
                 self.turn(statement)
+            case ir.Multiply():
+                self.multiply(statement)
             case _:
                 raise NotImplementedError(f"C++ has no {type(statement).__name__}")
 
@@ -306,6 +311,20 @@ class _Printer(Memory):
         ]
         where = f"{turn.scratch}, {turn.memory} + {place}, {self.extent(step)}"
         self.block.lines.append(f"turn<{turn.width}>({where}, {', '.join(counts)});")
+
+    def multiply(self, product: ir.Multiply) -> None:
+        """A block of sums: where both factors begin, how far apart rows are, how many there are of rows and columns."""
+        terms, begins = product.terms, {product.terms: ZERO}
+        counts = []
+        for axis, piece in (product.rows, product.columns):
+            begins[axis] = begin = piece.axis.index * piece.step
+            counts.append(f"least({self.extent(piece.step)}, {self.extent(axis.size)} - {self.place(begin)})")
+        left, right = (self.place(index.substitute(begins)) for index in (product.at, product.to))
+        step = product.at.stride(product.rows[0])
+        assert step is not None
+        factors = f"{product.left} + {left}, {self.extent(step)}, {product.right} + {right}"
+        function = f"multiply<{product.width}, {terms.size}>"
+        self.block.lines.append(f"{function}(tiles, {product.scratch}, {factors}, {', '.join(counts)});")
 
     def take(self, best: ir.Best) -> None:
         kind, folded = _best_kind(best), best.best in self.lanes.folded

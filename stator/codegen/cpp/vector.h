@@ -106,6 +106,14 @@ template <class F> INLINE F round_bf16(F x) {
     else {
         typedef Int<F> I;
         I bits = (I)x;
+#if defined(__AVX512F__) && !defined(__clang__)
+        if constexpr (sizeof(F) == 64) {
+            I half = bits + 0x7fff;
+            half = (bits & 0x10000) != 0 ? bits + 0x8000 : half;
+            half = x != x ? bits | 0x7fc00000 : half;
+            return (F)(half & (int)0xffff0000);
+        }
+#endif
         I up = x != x ? bits | 0x7fc00000 : bits + 0x7fff + ((bits >> 16) & 1);  // a NaN keeps its sign
         return (F)(up & (int)0xffff0000);
     }
@@ -274,6 +282,16 @@ template <int L> INLINE V<float, L> from_f16(V<unsigned short, L> h) {
     return (V<float, L>)(out | ((bits & 0x8000) << 16));
 }
 template <int L> INLINE V<unsigned short, L> narrow_bf16(V<float, L> x) {
+#if defined(__AVX512BW__) && !defined(__clang__)  // a shuffle of one register; g++ shifts, and then takes three steps
+    if constexpr (L == 16) {
+        typedef V<unsigned short, 32> Halves;
+        constexpr Halves upper = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+        Halves found = __builtin_shuffle((Halves)x, upper);
+        V<unsigned short, 16> low;
+        __builtin_memcpy(&low, &found, sizeof low);
+        return low;
+    }
+#endif
     return __builtin_convertvector((V<unsigned, L>)x >> 16, V<unsigned short, L>);
 }
 template <int L> INLINE V<unsigned short, L> narrow_f16(V<float, L> x) {

@@ -7,9 +7,11 @@ Neighbours: `base/processor.py` has the instruction set extensions, `kernel/deci
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,6 +24,8 @@ from stator.base.store import Store, key_of
 
 #: Sizes of caches, as glibc's sysconf numbers them; Python has no names for them. Files of the system take 0.4 ms.
 _NEAREST, _BEHIND = 188, 191
+#: arch_prctl, ARCH_REQ_XCOMP_PERM, the data of tiles: a number of the system, and what Linux says of it.
+_ASK_FOR_TILES = 158, 0x1023, 18
 #: Caches of a core that it writes before stores past them are faster, also for what reads the result next; and bytes.
 #: Eight of 2 MiB: 0.5 to 0.87 of the time, 0.68 to 0.95 read again; four: up to 1.12, read again (Emerald Rapids).
 _STREAMED, _LEAST_STREAMED = 8, 16 << 20
@@ -51,7 +55,7 @@ def read(device: str = HOST, threads: int = 0) -> Device:
         stream_bytes=max(_STREAMED * behind, _LEAST_STREAMED),
         row_elements=_row(nearest) or plain.row_elements,
         onednn_products=onednn_is_faster(), blas_packs=blas_packs(), onednn_halves=onednn_multiplies_halves(),
-        onednn_convolutions=onednn_convolves(), widens_halves=multiplies_halves_slowly(),
+        onednn_convolutions=onednn_convolves(), widens_halves=multiplies_halves_slowly(), multiplies_pairs=has_tiles(),
     )  # fmt: skip
 
 
@@ -120,6 +124,15 @@ def multiplies_halves_slowly() -> bool:
     With the instructions that AVX-512 has for them oneDNN takes 1.3 to 1.9 times as long (Emerald Rapids).
     """
     return blas_packs() and "amx_bf16" not in processor().flags
+
+
+@cache
+def has_tiles() -> bool:
+    """Whether the processor multiplies tiles of bfloat16, and the system lets this process do so once it has asked."""
+    wide = {"amx_tile", "amx_bf16", "avx512bw"} <= set(processor().flags)
+    if not wide or sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    return ctypes.CDLL(None).syscall(*_ASK_FOR_TILES) == 0
 
 
 @cache

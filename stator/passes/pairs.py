@@ -1,0 +1,46 @@
+"""Products of bfloat16 by frozen weights, as loops of ours, where the processor multiplies tiles: which, and by what.
+
+A library's call takes tens of microseconds besides multiplying, makes its result anew and leaves what reads it to
+another pass. A loop by the same instructions writes what follows (`kernel/pairs.py`); its weight is laid for it once.
+Neighbours: `packing.py` asks for products, `pixels.py` for convolutions with windows of one pixel.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from stator.base import pairs
+from stator.base.device import Device
+from stator.graphs.nodes import add_call, call_for
+from stator.graphs.pairs import MULTIPLY_PAIRS
+from stator.passes.products import Product
+
+aten = torch.ops.aten
+
+
+def pays(product: Product, device: Device) -> bool:
+    """Whether a loop multiplies: of sizes that are known, terms of its rows side by side."""
+    x, value = product.x.meta["val"], product.node.meta["val"]
+    if not device.multiplies_pairs or value.dtype is not torch.bfloat16:
+        return False
+    known = all(type(size) is int and size > 1 for size in (*value.shape, *x.shape))
+    return known and x.stride()[1] == 1
+
+
+def multiply(graph: fx.Graph, product: Product, packed: fx.Node, turned: fx.Node) -> fx.Node:
+    """The call that takes a weight in pairs."""
+    return add_call(graph, MULTIPLY_PAIRS, (product.x, turned, product.bias, packed), {}, "linear")
+
+
+def lay(node: fx.Node, matrix: fx.Node) -> fx.Node:
+    """A weight (columns, terms) as such a loop reads it; `node` is what it is made for."""
+    columns, terms = map(int, matrix.meta["val"].shape)
+    wide, long = pairs.filled(columns, terms)
+    if (wide, long) != (columns, terms):
+        matrix = call_for(node, aten.constant_pad_nd.default, matrix, [0, long - terms, 0, wide - columns], 0.0)
+    outer, pair, inner, half = pairs.shape(columns, terms)
+    whole = call_for(node, aten.clone.default, matrix, memory_format=torch.contiguous_format)
+    parts = call_for(node, aten.view.default, whole, [outer, inner, pair, half])
+    turned = call_for(node, aten.permute.default, parts, [0, 2, 1, 3])
+    return call_for(node, aten.clone.default, turned, memory_format=torch.contiguous_format)

@@ -1,0 +1,114 @@
+"""Windows: which kernels have them, and that iterations which go together do what each would alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from stator.base.dtypes import ITEMSIZE
+from stator.kernel import windows
+from stator.kernel.decisions import decide
+from stator.kernel.evaluate import run
+from stator.kernel.ir import Function, Load, walk
+from stator.kernel.parse import parse
+from stator.kernel.strategies import serial, vectors
+from stator.kernel.text import function_text
+from stator.loop.evaluate import Memory
+from stator.loop.expr import Expr, const, index, load, masked, op
+from stator.loop.index import Axis, Index
+from stator.loop.kernel import Kernel, Param, Store, kernel
+from stator.targets import typical
+from tests.kernel.programs import checked
+
+CHANNELS = 20
+
+
+def convolved(size: int, step: int, border: int) -> Kernel:
+    """Windows of three by three over an image whose channels are innermost, with what lies outside of it left out."""
+    results = (size + 2 * border - 3) // step + 1
+    y, x, c = Axis("x0", results), Axis("x1", results), Axis("x2", CHANNELS)
+    total = const(0.0, "f32")
+    for i in range(3):
+        for j in range(3):
+            down, across = y.index * step + (i - border), x.index * step + (j - border)
+            place = (down * size + across) * CHANNELS + c.index
+            factor = load("p1", Index.of(CHANNELS * (3 * i + j)) + c.index, "f32")
+            term = op("fma", load("p0", place, "f32"), factor, total)
+            total = masked(inside((down, across), size), term, total)
+    store = Store("p2", (y.index * results + x.index) * CHANNELS + c.index, total, "outer")
+    params = (
+        Param("p0", "f32", "in", size * size * CHANNELS),
+        Param("p1", "f32", "in", 9 * CHANNELS),
+        Param("p2", "f32", "out", results * results * CHANNELS),
+    )
+    return kernel((y, x, c), (), (store,), params)
+
+
+def inside(positions: Sequence[Index], size: int) -> Expr:
+    found = const(True, "bool")
+    for position in positions:
+        for compared, other in (("ge", 0), ("lt", size)):
+            found = op("and", found, op(compared, index(position), index(Index.of(other))))
+    return found
+
+
+def result(function: Function) -> bytes:
+    """What it stores, of numbers whose products and sums are exact."""
+    memories = {p.name: Memory(bytearray(ITEMSIZE[p.dtype] * p.numel), 0, p.dtype) for p in function.params}  # type: ignore[operator]
+    for name in ("p0", "p1"):
+        count = len(memories[name].data) // 4
+        for i in range(count):
+            memories[name].write(i, (7 * i % 11 - 5) / 4)
+    assert run(function, memories) == 0
+    return bytes(memories["p2"].data)
+
+
+@pytest.mark.parametrize("border", [0, 1, 2])
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("size", [6, 9])
+def test_pixels_beside_each_other(size: int, step: int, border: int) -> None:
+    made = convolved(size, step, border)
+    plan = decide(made, typical("cpu"))
+    assert result(checked(vectors(plan, "k"))) == result(checked(serial(made, "k")))
+
+
+def test_what_windows_share_is_loaded_once() -> None:
+    """Four pixels beside each other read six columns of three rows, and nine factors."""
+    plan = decide(convolved(10, 1, 0), replace(typical("cpu"), vector_bytes=64))
+    assert plan.windows is not None and plan.windows[1] == 4
+    loads = [s.memory for s in walk(checked(vectors(plan, "k")).body) if isinstance(s, Load)]
+    assert (loads.count("p0"), loads.count("p1")) == (18, 9)
+
+
+def test_windows_that_share_little_are_apart() -> None:
+    """Steps as long as windows."""
+    assert decide(convolved(12, 3, 0), typical("cpu")).windows is None
+
+
+def test_what_is_known_is_taken_out() -> None:
+    """A border asks where it may be, at no pixel inside of it."""
+    text = """def k(p0: In[f32, 8], p1: Out[f32, 8]):
+    for x in range(8):
+        i: i32 = index(x + 1)
+        low: bool = ge(i, i32(0))
+        high: bool = lt(i, i32(8))
+        both: bool = and_(low, high)
+        never: bool = lt(i, i32(1))
+        a: f32 = p0[x] if low else 0
+        b: f32 = p0[x + 1] if both else 0
+        c: f32 = p0[x] if never else 0
+        d: f32 = where(low, a, b)
+        e: f32 = add(d, c)
+        p1[x] = e
+"""
+    after = function_text(checked(windows.shared(windows.proved(parse(text)))))
+    assert [line.strip() for line in after.splitlines()[2:]] == [
+        "i: i32 = index(x + 1)",
+        "high: bool = lt(i, i32(8))",
+        "a: f32 = p0[x]",
+        "b: f32 = p0[x + 1] if high else 0",
+        "e: f32 = add(a, 0.0)",
+        "p1[x] = e",
+    ]

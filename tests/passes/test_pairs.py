@@ -1,0 +1,151 @@
+"""Products of bfloat16 by weights that lie in pairs of terms: which they are, what is part of them, and eager's values.
+
+What tiles multiply where there are some, vectors do here otherwise: kernels are the same, but for the instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import stator
+from stator.base import log, pairs
+from stator.passes import convolutions
+from stator.passes import pairs as weights
+from stator.targets.cpu import record
+from tests.passes.test_packing import Network, same
+
+OPTIONS: dict[str, object] = {"freezing": True, "strict": True, "cache": False}
+
+
+@pytest.fixture(autouse=True)
+def _tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose kernels multiply pairs, where convolutions are taken apart whatever copies cost."""
+    read = record.read
+    monkeypatch.setattr(record, "read", lambda *args: replace(read(*args), multiplies_pairs=True, widens_halves=False))
+    for name in ("_CALL", "_COPY", "_TURNED"):
+        monkeypatch.setattr(convolutions, name, 0.0)
+
+
+def run(model: nn.Module, x: Tensor, **others: Any) -> tuple[Any, list[str]]:
+    """What it gives, and the calls of libraries."""
+    with log.collect() as recorder, torch.no_grad():
+        found = stator.compile(model, fullgraph=True, options=OPTIONS, **others)(x)
+    (facts,) = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
+    return found, list(facts["externs"])
+
+
+#: A function of x (rows, terms) and its parameters, x's shape and theirs.
+PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...], ...]]] = {
+    "whole tiles": (F.linear, (64, 96), ((64, 96), (64,))),
+    "no bias": (F.linear, (64, 96), ((64, 96),)),
+    "parts of tiles": (F.linear, (33, 70), ((37, 70), (37,))),
+    "odd terms": (F.linear, (5, 33), ((17, 33), (17,))),
+    "two rows, terms and columns": (F.linear, (2, 2), ((2, 2), (2,))),
+    "few rows, many columns": (F.linear, (3, 40), ((200, 40), (200,))),
+    "as it is": (torch.matmul, (40, 48), ((48, 80),)),
+    "read by a kernel": (lambda x, w, b: F.gelu(F.linear(x, w, b)) * 2, (40, 48), ((80, 48), (80,))),
+    "added": (lambda x, w, v: F.linear(F.relu(F.linear(x, w)), v) + x, (40, 48), ((80, 48), (48, 80))),
+    "of one operand": (lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), (40, 48), ((80, 48), (80, 48))),
+    "three dims": (lambda x, w: F.linear(x.view(4, -1, 48), w), (40, 48), ((80, 48),)),
+    "a part of x": (lambda x, w: F.linear(x[::2, 8:40], w), (40, 48), ((80, 32),)),
+    "normalised": (lambda x, w: F.layer_norm(F.linear(x, w), (80,)), (40, 48), ((80, 48),)),
+    "shared": (lambda x, w: F.linear(F.linear(x, w), w), (40, 48), ((48, 48),)),
+    "summed": (lambda x, w: F.linear(x, w).sum(1), (40, 48), ((80, 48),)),
+}
+
+
+@pytest.mark.parametrize("kind", PRODUCTS)
+def test_matrices(kind: str) -> None:
+    torch.manual_seed(0)
+    function, given, shapes = PRODUCTS[kind]
+    model, x = Network(function, *shapes).bfloat16(), torch.randn(given).bfloat16()
+    found, externs = run(model, x)
+    assert externs == []
+    same(model, x, found)
+
+
+@pytest.mark.parametrize("kind", ["turned", "symbolic"])
+def test_what_a_library_multiplies(kind: str) -> None:
+    """Terms that do not lie side by side, and rows that change."""
+    model = Network(lambda x, w: F.linear(x.t() if kind == "turned" else x, w), (2048, 96)).bfloat16()
+    x = torch.randn(96, 96).bfloat16()
+    found, externs = run(model, x, dynamic=kind == "symbolic")
+    assert externs
+    same(model, x, found)
+
+
+class Block(nn.Module):
+    """A convolution with windows of one pixel, what is known of its results, and one back."""
+
+    def __init__(self, channels: int, results: int, stride: int, bias: bool) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, results, 1, stride=stride, bias=bias)
+        self.norm = nn.BatchNorm2d(results)
+        self.last = nn.Conv2d(results, channels, 1, bias=bias)
+        with torch.no_grad():
+            self.norm.running_mean.normal_()  # type: ignore[operator,union-attr]
+            self.norm.running_var.uniform_(0.5, 2)  # type: ignore[operator,union-attr]
+
+    def forward(self, x: Tensor) -> Tensor:
+        step = self.first.stride[0]
+        return self.last(torch.relu(self.norm(self.first(x)))) + x[..., ::step, ::step]
+
+
+@pytest.mark.parametrize("innermost", [True, False])
+@pytest.mark.parametrize("sizes", [(24, 40, 1, False), (17, 33, 1, True), (32, 64, 2, True), (96, 16, 3, False)])
+def test_images(sizes: tuple[int, int, int, bool], innermost: bool) -> None:
+    torch.manual_seed(0)
+    model = Block(*sizes).eval().bfloat16()
+    x = torch.randn(2, sizes[0], 9, 11).bfloat16()
+    x = x.to(memory_format=torch.channels_last) if innermost else x
+    found, externs = run(model, x)
+    assert externs == []
+    same(model, x, found)
+
+
+def test_infinities_stay_in_their_rows() -> None:
+    """What fills a weight up meets no number of the next row, nor of none."""
+    model = Network(F.linear, (20, 33), (20,)).bfloat16()
+    x = torch.randn(35, 33).bfloat16()
+    x[3], x[34, 5] = torch.inf, torch.nan
+    found, _ = run(model, x)
+    with torch.no_grad():
+        wanted = model(x)
+    assert torch.equal(found.isfinite(), wanted.isfinite())
+    rows = [row for row in range(35) if row not in (3, 34)]
+    torch.testing.assert_close(found[rows], wanted[rows], rtol=0.05, atol=0.05)
+
+
+def test_weights_that_are_written_to() -> None:
+    model, x = Network(F.linear, (64, 96), (64,)).bfloat16(), torch.randn(64, 96).bfloat16()
+    compiled = stator.compile(model, fullgraph=True, options=OPTIONS)
+    for _ in range(3):
+        with torch.no_grad():
+            same(model, x, compiled(x))
+            model.values[0].mul_(0.5)
+
+
+def test_how_a_weight_lies() -> None:
+    """Each element at its place, zeros elsewhere."""
+    columns, terms = 37, 45
+    graph = torch.fx.Graph()
+    value = torch.arange(1.0, columns * terms + 1).view(columns, terms)
+    matrix = graph.placeholder("matrix")
+    matrix.meta["val"] = value
+    end = graph.output(matrix)
+    with graph.inserting_before(end):
+        laid = weights.lay(end, matrix)
+    end.args = (laid,)
+    made = torch.fx.GraphModule({}, graph)(value)
+    assert made.shape == pairs.shape(columns, terms)
+    for column in (0, 15, 16, 36):
+        for term in (0, 1, 31, 32, 44):
+            assert made.view(-1)[pairs.place(column, term, terms)] == value[column, term]
+    assert made.count_nonzero() == columns * terms
