@@ -77,6 +77,29 @@ def test_tensors_of_the_host(function: Callable[..., Any]) -> None:
     check(lambda host, x: function(x + host[0, 0].to(x.device)), torch.randn(2, 2), torch.randn(5, 3, device="cuda"))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x.cpu() * 2)[:, ::2].t(),
+        lambda x: (x.cpu() + 1).expand(2, *x.shape),
+        lambda x: x.cpu()[::2].t() * 3,
+        lambda x: (torch.ones(x.shape[0]).expand(3, -1), x.sum()),
+        lambda x: x[:, ::2].cpu().cumsum(0)[1:],
+        lambda x: torch.complex(x.cpu(), x.cpu() * 2).t() * 1j,
+        lambda x: (torch.arange(x.shape[0]).view(-1, 1).expand(-1, 4)[::2] + 1).to(x.device) + x.shape[1],
+        lambda x: x[torch.arange(x.shape[0]).flip(0)],
+    ],
+)
+def test_tensors_of_the_host_whose_sizes_change(function: Callable[..., Any]) -> None:
+    """Results have eager's strides, whatever lies between their elements."""
+    call = stator.compile(function, dynamic=True, options={"cache": False, "strict": True})
+    for rows in (5, 8, 3):
+        x = torch.randn(rows, 6, device="cuda")
+        wanted, got = [list(y) if isinstance(y, tuple) else [y] for y in (function(x), call(x))]
+        assert [(t.device, t.stride()) for t in got] == [(t.device, t.stride()) for t in wanted]
+        torch.testing.assert_close(got, wanted)
+
+
 def test_a_write_to_a_tensor_of_the_host() -> None:
     def both(x: Tensor, host: Tensor) -> Tensor:
         host.add_(1)

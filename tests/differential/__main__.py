@@ -1,9 +1,9 @@
 """Many random programs: `python -m tests.differential --examples 5000 --seed 1 --jobs 2`.
 
 Failures are shortened and printed. Every program is compiled in each of the ways that `--ways` names: by the default
-backend and by "aot_eager", if none are; as "fast" numerics and "frozen" with every second input a buffer that is
-written to after a first call. Each is called with up to three sizes. With `--device cuda` inputs are on a GPU; a
-program that stops the device ends its process, and is wrong unless it was eager that did so.
+backend and by "aot_eager", if none are; as "fast" numerics, "frozen" with every second input a buffer that is
+written to after a first call, and "recorded" by a GPU. Each is called with up to three sizes. With `--device cuda`
+inputs are on a GPU; a program that stops the device ends its process, and is wrong unless it was eager that did so.
 """
 
 from __future__ import annotations
@@ -35,16 +35,22 @@ from torch import Tensor
 import stator
 from stator.base import faults
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported, WithoutEffect
-from stator.coverage.compare import EPSILON, Seen, judged
+from stator.coverage.compare import EPSILON, Seen, flatten, judged
 from tests.differential.inputs import Input
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
 
 BACKENDS = ("inductor", "aot_eager")
 #: How else a program may be compiled: by the default backend, with these options.
-WAYS: dict[str, dict[str, Any]] = {"fast": {"numerics": "fast"}, "frozen": {"freezing": True}}
+WAYS: dict[str, dict[str, Any]] = {
+    "fast": {"numerics": "fast"},
+    "frozen": {"freezing": True},
+    "recorded": {"cudagraphs": True, "strict": False},  # what cannot be recorded runs as it is
+}
 #: What a compiler may say instead of running a program: freezing, where gradients are asked for on the way.
 REFUSALS = (CaptureError, Unsupported, DataDependent, WithoutEffect)
+#: How often a program is called before, where calls are recorded: as it is, to be recorded, and to be replayed.
+CALLS = 4
 #: How many times as great sizes are in further calls.
 FACTORS = (2, 3)
 #: After how many programs a process is replaced: compilers keep memory for the life of a process.
@@ -110,9 +116,38 @@ def _compiled(program: Program, way: str) -> Callable[..., Any]:
     if way in WAYS:
         options = {"strict": True, "verify": True, "cache": False, **WAYS[way]}
         compile_ = partial(stator.compile, fullgraph=True, options=options)
-        return Frozen(program.function(), compile_) if way == "frozen" else compile_(program.function())
+        match way:
+            case "frozen":
+                return Frozen(program.function(), compile_)
+            case "recorded":
+                return Recorded(compile_(program.function()))
+        return compile_(program.function())
     options = {"strict": True} | ({"verify": True, "cache": False} if way == "inductor" else {})
     return stator.compile(program.function(), backend=way, fullgraph=True, options=options)
+
+
+class Recorded:
+    """A function whose calls a device records: there are some before, on copies, whose results stay as they are."""
+
+    def __init__(self, compiled: Callable[..., Any]) -> None:
+        self.compiled = compiled
+
+    def __call__(self, *given: Tensor) -> Any:
+        kept: list[tuple[Tensor, Tensor]] = []
+        for _ in range(CALLS):
+            copies = [tensor.clone() for tensor in given]
+            leaves = [tensor for tensor in copies if tensor.requires_grad]
+            results = [x for x in flatten(self.compiled(*copies)) if isinstance(x, Tensor)]
+            kept += [(x, x.detach().clone()) for x in results]
+            sums = [x.sum() for x in results if x.requires_grad and x.is_floating_point()]
+            if sums and leaves:
+                with contextlib.suppress(RuntimeError):  # eager may refuse them, which is judged by the last call
+                    found = torch.autograd.grad(sums, leaves, allow_unused=True)
+                    kept += [(x, x.clone()) for x in found if x is not None]
+        last = self.compiled(*given)
+        for x, copy in kept:
+            torch.testing.assert_close(x.detach(), copy, rtol=0, atol=0, equal_nan=True)
+        return last
 
 
 class Frozen:
