@@ -65,7 +65,7 @@ _CHEAP = {
 _WRITTEN, _FUSED, _EXISTING = 1000, 2000, 1
 #: Recomputing a long way back costs reads and time: each step to the nearest use in backward adds a tenth.
 _PER_STEP, _MOST_STEPS = 1.1, 60
-#: How many values that lie in memory, each computed from the one before, are recomputed in a row: they are there at once.
+#: How many values in memory, each computed from the one before, are recomputed in a row: they are there at once.
 _MOST_LINKS = 4
 #: How many times more a byte costs inside a checkpointed region.
 _UNWANTED = 1000
@@ -217,8 +217,8 @@ class _Choice:
     def _anchors(self) -> set[fx.Node]:
         """Values that end a long run of others: a residual stream, of which each layer's backward reads one.
 
-        The last of them is read first, so recomputing it has all of the stream in memory, which the terms that are added
-        to it, of half type and freed one by one otherwise, do not make up for.
+        The last of them is read first, so recomputing it has all of the stream in memory, which is not made up for by
+        saving the terms that are added to it, though they are of half type.
         """
         links: dict[fx.Node, int] = {}
         found: set[fx.Node] = set()

@@ -1,4 +1,4 @@
-"""A stream of half type that layers add to: in memory after each of them, or after some where it need not be rounded."""
+"""A stream of half type that layers add to: in memory after each of them, or after some if it need not be rounded."""
 
 from __future__ import annotations
 
