@@ -158,7 +158,7 @@ def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, opti
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
-    device = _target(gm, options)
+    device, rounds = _target(gm, options), options.numerics == "eager"
     with stage("passes", graph=name):
         first = MultiplyPixels(), WidenProducts(device, _LOOPS)
         passes.run(gm, (*first, *passes.PIPELINE, JoinTerms(device)))
@@ -170,12 +170,12 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
         artifacts.stage(f"{name}_products", lambda: "".join([f"{item}\n" for item in tuned]), "txt")
     artifacts.stage(name, lambda: graph_file.functional(gm.graph, name), "py")
     with stage("lower", graph=name):
-        program = lowering.lower(gm, name, device)
+        program = lowering.lower(gm, name, device, rounds)
         if options.verify:
             verify.verify_program(program)
     artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
     with stage("schedule", graph=name):
-        schedule = schedule_program(program, device, rounds=options.numerics == "eager")
+        schedule = schedule_program(program, device, rounds=rounds)
     return schedule
 
 

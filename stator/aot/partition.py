@@ -65,6 +65,8 @@ _CHEAP = {
 _WRITTEN, _FUSED, _EXISTING = 1000, 2000, 1
 #: Recomputing a long way back costs reads and time: each step to the nearest use in backward adds a tenth.
 _PER_STEP, _MOST_STEPS = 1.1, 60
+#: How many values in memory, each computed from the one before, are recomputed in a row: they are there at once.
+_MOST_LINKS = 4
 #: How many times more a byte costs inside a checkpointed region.
 _UNWANTED = 1000
 
@@ -89,7 +91,8 @@ def partition(joint: Joint, budget: float = 1.0, fused: Set[Any] = frozenset()) 
     metadata = replace(joint.metadata, generators=_generators(joint), effects=tuple(sorted(effects)))
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
-    choice = _Choice(joint, _written_twice(joint, fused) if fused and budget >= 1 else set(), bool(fused))
+    twice = _written_twice(joint, fused) if fused and budget >= 1 else set()
+    choice = _Choice(joint, twice, reads=bool(fused), anchored=budget >= 1)
     kept = _place(joint, *choice.choose(budget), choice.changing)
     saved = tuple([item.source for item in kept])
     metadata = replace(metadata, saved=saved, looks=tuple(_looks(joint, saved)))
@@ -127,7 +130,7 @@ class _Cut(NamedTuple):
 class _Choice:
     """The cut of one joint graph."""
 
-    def __init__(self, joint: Joint, written_twice: Set[fx.Node], reads: bool) -> None:
+    def __init__(self, joint: Joint, written_twice: Set[fx.Node], *, reads: bool, anchored: bool) -> None:
         self.joint, self.written_twice = joint, written_twice
         #: Whether it costs something to read a value that exists in any case.
         self.reads = reads
@@ -141,6 +144,7 @@ class _Choice:
         self.order = {node: i for i, node in enumerate(joint.graph.nodes)}
         self.results = _results_of_regions(joint)
         self.written: dict[fx.Node, bool] = {}
+        self.anchors = self._anchors() if anchored else set()
 
     def choose(self, budget: float) -> _Cut:
         """The nodes to save, in graph order."""
@@ -208,10 +212,28 @@ class _Choice:
             return is_view(node)
         made = node.args[0] if node.target is getitem else node
         return (
-            (is_cheap(node) and node not in self.written_twice)
+            (is_cheap(node) and node not in self.written_twice and node not in self.anchors)
             or made in plan.allowed
             or (isinstance(made, fx.Node) and _marked(made))
         )
+
+    def _anchors(self) -> set[fx.Node]:
+        """Values that end a long run of others: a residual stream, of which each layer's backward reads one.
+
+        The last of them is read first, so recomputing it has all of the stream in memory, which is not made up for by
+        saving the terms that are added to it, though they are of half type.
+        """
+        links: dict[fx.Node, int] = {}
+        found: set[fx.Node] = set()
+        for node in self.order:
+            if node.op != "call_function" or node.meta["phase"] != "forward" or not is_cheap(node):
+                continue
+            count = max([links.get(parent, 0) for parent in node.all_input_nodes], default=0)
+            count += not is_view(node) and self._is_written(node)
+            if count == _MOST_LINKS:
+                found.add(node)
+            links[node] = count % _MOST_LINKS
+        return found
 
     def _cost(self, node: fx.Node, steps: int) -> int:
         value = node.meta["val"]

@@ -28,7 +28,7 @@ from stator.sizes import hint
 #: hundredth of what writing those bytes once takes.
 _PER_BLOCK = 1 << 18
 #: How much above the lowest peak is taken where memory is not the host's, as a part of it.
-_SLACK = 1 / 20
+_SLACK = 1 / 50
 #: How many channels the convolution library computes at once; fewer are filled up to so many.
 _CHANNELS = 16
 

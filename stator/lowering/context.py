@@ -27,7 +27,7 @@ from stator.loop.scalar import COSTLY
 from stator.lowering.joined import is_read
 from stator.lowering.parity import halves
 from stator.lowering.uses import Uses
-from stator.lowering.value import Body, Indices, LazyTensor, Place, Size, Spec, placed, pointwise
+from stator.lowering.value import HALF, Body, Indices, LazyTensor, Place, Size, Spec, placed, pointwise
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous, is_dense, same_layout
 
@@ -35,6 +35,8 @@ from stator.sizes.strides import contiguous, is_dense, same_layout
 MAX_WEIGHT = 160
 #: What is a table: at least so large an expression, so many reads in all, and so many of each element.
 TABLE_WEIGHT, TABLE_READS, TABLE_RATIO = 6, 1 << 14, 32
+#: Whole tensors that a value of half type may be computed of in each of its readers where it is not to be rounded.
+UNROUNDED_READS = 4
 INT32 = 2**31
 #: Views that are taken from the parts that they meet.
 SLICES = frozenset((torch.ops.aten.slice.Tensor, torch.ops.aten.select.int))
@@ -51,11 +53,13 @@ class Context:
     """One program under construction."""
 
     __slots__ = (
-        "_names", "buffers", "device", "inputs", "node", "nodes", "number", "numbers", "offsets", "spare", "uses",
+        "_names", "buffers", "device", "inputs", "node", "nodes", "number", "numbers", "offsets", "rounds", "spare",
+        "uses",
     )  # fmt: skip
 
-    def __init__(self, device: Device, uses: dict[Node, Uses], number: int | None = None) -> None:
+    def __init__(self, device: Device, uses: dict[Node, Uses], number: int | None = None, rounds: bool = True) -> None:
         self.device = device
+        self.rounds = rounds  #: whether values of half types are rounded where eager rounds them
         self.number = number  #: which device of its kind
         self.uses = uses
         self.node: Node | None = None  #: the node being lowered, for names and uses
@@ -252,11 +256,21 @@ class Context:
             value.weight = 1 + sum([plane.weight for plane in value.planes])
             return
         uses = self.uses[node]
-        again = uses.count > 1 and not _only_slices(node, value) and worth_memory(value, self.buffers)
+        reads = self._reads(value, uses)
+        again = uses.count > 1 and not _only_slices(node, value) and worth_memory(value, self.buffers, reads)
         if value.weight > MAX_WEIGHT or again:
             self.realize(value)
         elif is_table(value, uses) and not _is_position(value):
             self._tabulate(value)
+
+    def _reads(self, value: LazyTensor, uses: Uses) -> int:
+        """How many whole tensors a value may be computed of in each of its readers.
+
+        In memory it is rounded to its dtype. Where that need not be, as of a stream that each layer adds to, it is
+        computed of its terms as long as these are few: a term more is read for each value that is not written.
+        """
+        wide = not self.rounds and value.dtype in HALF and not uses.extern and not uses.output
+        return UNROUNDED_READS if wide and not self.device.host else 1
 
     def _tabulate(self, value: LazyTensor) -> None:
         """Realise a table. Integers that provably fit are stored as int32: a vector has as many of them as of float32.
@@ -318,8 +332,8 @@ def is_table(value: LazyTensor, uses: Uses) -> bool:
     return max(2 * reads, uses.elements) >= max(TABLE_READS, TABLE_RATIO * numel)
 
 
-def worth_memory(value: LazyTensor, buffers: dict[str, Buffer]) -> bool:
-    """Whether to compute it once: it reads two or more whole tensors, or holds a costly operator."""
+def worth_memory(value: LazyTensor, buffers: dict[str, Buffer], most: int = 1) -> bool:
+    """Whether to compute it once: it reads more than so many whole tensors, or holds a costly operator."""
     _, at = loop_axes(value.size, value.stride)
     whole = hint(prod(value.size))
     reads: set[str] = set()
@@ -328,6 +342,6 @@ def worth_memory(value: LazyTensor, buffers: dict[str, Buffer]) -> bool:
             return True
         if node.op == "load" and 2 * hint(buffers[node.attr[0]].numel) >= whole:
             reads.add(node.attr[0])
-            if len(reads) > 1:
+            if len(reads) > most:
                 return True
     return False

@@ -52,9 +52,9 @@ COPY = torch.ops.aten.copy_.default
 MOVE = torch.ops.aten._to_copy.default
 
 
-def lower(gm: GraphModule, name: str, device: Device) -> Program:
-    """The program that computes what the graph computes, on `device`."""
-    return Lowering(Context(device, uses.find(gm.graph), _number(gm, device.kind))).run(gm, name)
+def lower(gm: GraphModule, name: str, device: Device, rounds: bool = True) -> Program:
+    """The program that computes what the graph computes, on `device`, rounded as eager rounds it if `rounds`."""
+    return Lowering(Context(device, uses.find(gm.graph), _number(gm, device.kind), rounds)).run(gm, name)
 
 
 def _number(gm: GraphModule, kind: str) -> int | None:

@@ -84,6 +84,24 @@ def test_what_is_written_in_forward_anyway_is_not_written_again():
         assert (again.count(aten.exp.default), again.count(aten._to_copy.default)) == (chains, 0)
 
 
+def test_a_stream_is_kept_where_all_of_it_would_be_there_at_once():
+    """Each layer's backward reads the stream before it; some of its values are kept beside terms of half the bytes."""
+
+    def layers(x, w):
+        for _ in range(16):
+            x = x + torch.sin((x.bfloat16() @ w.bfloat16()).float()).bfloat16()
+        return x.sum()
+
+    x, w = torch.randn(64, 64, requires_grad=True), torch.randn(64, 64)
+    parts = split(layers, x, parameter=w)
+    saved = [node.meta["val"] for node in parts.forward.graph.output_node().args[0][1:]]
+    kept = [value for value in saved if value.shape == (64, 64) and value.dtype is torch.float32]
+    assert 1 < len(kept) < 8, kept
+    tight = split(layers, x, parameter=w, budget=0.0)  # where memory counts alone, they are computed again
+    values = [node.meta["val"] for node in tight.forward.graph.output_node().args[0][1:]]
+    assert len([value for value in values if value.dtype is torch.float32 and value.shape == (64, 64)]) == 1
+
+
 def test_results_are_saved_as_themselves():
     parts = split(lambda x, w: (x @ w).exp(), torch.randn(3, 4), parameter=torch.randn(4, 4))
     assert Saved("value", 0, needed=(0,)) in parts.metadata.saved
