@@ -1,0 +1,129 @@
+"""Puts `barrier` where one thread touches shared memory that another one has touched since the last barrier.
+
+Reads that follow writes, writes that follow reads or writes of the same bytes have a barrier between. A copy is a write
+from `async_wait` on; which slot of a buffer it may fill while others are read is the pipeline's care. An operation that
+works in scratch has a barrier of its own between its writes and its reads. Conditions of branches and bounds of loops
+are the same in all threads, so all come to each barrier.
+Neighbours: `buffers` says what is touched; `allocate` has placed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from stator.tile.gpu.buffers import COPIES, READS, WRITES, Bytes, bytes_of, owners, scratch_of
+from stator.tile.gpu.operators import builder
+from stator.tile.ir.core import Block, Function, Operation
+
+
+class _Touch(NamedTuple):
+    """Bytes, and the `local_alloc` of the buffer that they are (by its id; 0 for scratch)."""
+
+    bytes: Bytes
+    owner: int
+
+
+_Touched = frozenset[_Touch]
+#: Operators that, where they work in scratch, have all threads wait for one another, whatever becomes of the result.
+_WAITS = frozenset(["convert_layout", "reduce"])
+
+
+@dataclass(frozen=True)
+class _Since:
+    """What has been touched since the last barrier, and what copies may be writing."""
+
+    reads: _Touched = frozenset()
+    writes: _Touched = frozenset()
+    copies: _Touched = frozenset()
+
+    def __or__(self, other: _Since) -> _Since:
+        return _Since(self.reads | other.reads, self.writes | other.writes, self.copies | other.copies)
+
+    def passed(self) -> _Since:
+        return _Since(copies=self.copies)
+
+
+def insert_barriers(function: Function) -> None:
+    """Inserts them; those that are there already count."""
+    _Inserter(function).block(function.body, _Since(), insert=True)
+
+
+class _Inserter:
+    def __init__(self, function: Function) -> None:
+        self.function, self.owners = function, owners(function)
+
+    def touched(self, operation: Operation, table: Mapping[str, tuple[int, ...]]) -> _Touched:
+        places = table.get(operation.op, ())
+        allocs = [self.owners[operation.operands[place]] for place in places]
+        return frozenset([_Touch(bytes_of(alloc), id(alloc)) for alloc in allocs])
+
+    def block(self, block: Block, since: _Since, insert: bool) -> _Since:
+        """What has been touched at the end of a block, for what has been at its start."""
+        for operation in list(block.operations):
+            if self.conflict(operation, since):
+                since = since.passed()
+                if insert:
+                    self.insert(block, operation)
+            since = self.after(operation, since, insert)
+        return since
+
+    def insert(self, block: Block, before: Operation) -> None:
+        place = builder(self.function, Block())
+        place.emit("barrier")
+        block.operations[block.operations.index(before) : block.operations.index(before)] = place.block.operations
+
+    def conflict(self, operation: Operation, since: _Since) -> bool:
+        reads = self.touched(operation, READS)
+        writes = self.touched(operation, WRITES)
+        scratch = scratch_of(operation)
+        if scratch is not None:
+            writes |= {_Touch(scratch, 0)}
+        before = since.reads | since.writes
+        copies = self.touched(operation, COPIES)
+        slots = frozenset([touch for touch in before if touch.owner not in {copy.owner for copy in copies}])
+        return _meet(reads, since.writes) or _meet(writes, before) or _meet(copies, slots)
+
+    def after(self, operation: Operation, since: _Since, insert: bool) -> _Since:
+        match operation.op:
+            case "barrier":
+                return since.passed()
+            case "async_wait":
+                rest = since.copies if operation.attrs["pending"] else frozenset()
+                return _Since(since.reads, since.writes | since.copies, rest)
+            case "if":
+                ends = [self.block(region, since, insert) for region in operation.regions]
+                return ends[0] | ends[1]
+            case "for" | "while":
+                return self.loop(operation, since, insert)
+        scratch = scratch_of(operation)
+        if scratch is not None and operation.op in _WAITS:
+            return replace(since.passed(), reads=frozenset([_Touch(scratch, 0)]))
+        if scratch is not None:
+            return since | _Since(reads=frozenset([_Touch(scratch, 0)]), writes=frozenset([_Touch(scratch, 0)]))
+        return since | _Since(
+            self.touched(operation, READS),
+            self.touched(operation, WRITES),
+            self.touched(operation, COPIES),
+        )
+
+    def loop(self, operation: Operation, since: _Since, insert: bool) -> _Since:
+        start = since
+        while True:
+            end = start
+            for region in operation.regions:
+                end = self.block(region, end, insert=False)
+            if end | start == start:
+                break
+            start |= end
+        if insert:
+            end = start
+            for region in operation.regions:
+                end = self.block(region, end, insert=True)
+        # A `for` may have no turn at all, and a `while` ends behind its test.
+        return start | end
+
+
+def _meet(some: _Touched, others: _Touched) -> bool:
+    return any(one.bytes.overlaps(other.bytes) for one in some for other in others)
