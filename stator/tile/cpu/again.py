@@ -28,6 +28,7 @@ class Given:
 
     key: tuple[Any, ...]
     numbers: list[bool | int | float]
+    device: int | None = None
 
 
 class Launches:
@@ -54,7 +55,10 @@ class Launches:
             if not _look(self.by_name.get(name), value, tensors, key, numbers):
                 return None
         numbers.sort()
-        return Given(tuple(key), [number for _, number in numbers])
+        devices = {part[2] for part in key if type(part) is tuple and len(part) == 4}
+        if len(devices) > 1:
+            return None
+        return Given(tuple(key), [number for _, number in numbers], next(iter(devices), None))
 
 
 def _look(
@@ -67,9 +71,10 @@ def _look(
         return kind is float or kind in _PLAIN
     if kind in tensors:
         address = value.data_ptr()
-        key.append((value.dtype, address % _ALIGNMENT == 0))
+        device = value.get_device() if value.is_cuda else None
+        key.append((value.dtype, address % _ALIGNMENT == 0, device, "tensor"))
         numbers.append((param.num, address))
-        return bool(value.is_cpu)
+        return device is not None or bool(value.is_cpu)
     if kind is int:
         one = value == 1 and not param.do_not_specialize
         size = 32 if -(1 << 31) <= value < 1 << 31 else 64 if -(1 << 63) <= value < 1 << 63 else 65

@@ -52,6 +52,20 @@ def code_of(module: Module, name: str) -> MachineCode | None:
         return None
 
 
+def gpu_code_of(module: Module, name: str, device: int) -> MachineCode | None:
+    """A kernel's machine code for a GPU; CodeRefused where there is none, for its tensors cannot be interpreted."""
+    if not _switch("STATOR_TILE_CODE", "1"):
+        return None
+    if not HAS_LLVM:
+        raise CodeRefused(f"{name} cannot run on a GPU: code needs llvmlite (pip install llvmlite)")
+    from stator.tile.nvidia.launch import Kernel as GPUKernel
+
+    try:
+        return GPUKernel(module, name, device)
+    except Refused as refused:
+        raise CodeRefused(f"{name} cannot run on a GPU: no code for {refused}") from refused
+
+
 def _say(text: str) -> None:
     if _switch("STATOR_TILE_STRICT", "0"):
         raise CodeRefused(text)

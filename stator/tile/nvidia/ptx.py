@@ -82,3 +82,12 @@ def cubin_of(text: str, architecture: int) -> bytes | None:
         if done.returncode:
             raise AssemblerFailed(f"{program} refuses the PTX: {done.stderr.strip() or done.stdout.strip()}")
         return result.read_bytes()
+
+
+@functools.cache
+def assembler_version() -> str:
+    """Which assembler it is."""
+    program = assembler()
+    if program is None:
+        return ""
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,148 @@
+"""The instructions of PTX that code for GPUs has in it, on numpy arrays of all threads."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+
+class Assembly:
+    """Runs the text of one call: statements one after the other, on its operands by number."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+
+    def run(self, text: str, result: str, args: list[tuple[str, Array]]) -> Any:
+        types = [] if result == "void" else re.findall(r"\w+", result)
+        m = self.machine
+        text = text.replace("\\5C", "\\").replace("\\0A", "\n")
+        registers: dict[int, Any] = {len(types) + i: value for i, (_, value) in enumerate(args)}
+        for statement in text.split(";"):
+            statement = statement.strip()
+            if statement:
+                self._statement(statement, registers, types)
+        from tests.tile.nvidia.machine import numpy_of
+
+        found = [registers[i].view(numpy_of(type_)) for i, type_ in enumerate(types)]
+        return found[0] if len(found) == 1 else tuple(found) if found else m
+
+    def _statement(self, text: str, registers: dict[int, Any], types: list[str]) -> None:
+        m = self.machine
+        mask = m.mask
+        match = re.match(r"@\$(\d+) (.*)$", text)
+        if match is not None:
+            mask = mask & registers[int(match.group(1))]
+            text = match.group(2)
+        name, rest = text.split(" ", 1)
+        numbers = [int(n) for n in re.findall(r"\$(\d+)", rest)]
+        kind = name.split(".")[0]
+        match kind:
+            case "mov":
+                registers[numbers[0]] = registers[numbers[1]].copy()
+            case "ld":
+                *into, address = numbers
+                size = int(name.rsplit(".b", 1)[1]) // 8
+                data = m.load(registers[address], size * len(into), mask)
+                for place, number in enumerate(into):
+                    new = _number(data[:, place * size : (place + 1) * size])
+                    old = registers.get(number, np.zeros_like(new))
+                    registers[number] = np.where(mask, new, old)
+            case "st":
+                size = int(name.rsplit(".b", 1)[1]) // 8
+                address, *values = numbers
+                data = np.concatenate([_bytes(registers[number])[:, :size] for number in values], axis=1)
+                m.store(registers[address], data, mask)
+            case "mma":
+                self._mma(name, numbers, registers)
+            case _ if (kind, name) and name in SIMPLE:
+                result, *given = numbers
+                with np.errstate(all="ignore"):
+                    registers[result] = SIMPLE[name](*[registers[number] for number in given])
+            case _:
+                raise NotImplementedError(f"instruction {text}")
+
+    def _mma(self, name: str, numbers: list[int], registers: dict[int, Any]) -> None:
+        m = self.machine
+        if not m.mask.all():
+            raise AssertionError("an instruction of tensor cores that not all threads meet")
+        _, inner, *_ = re.match(r"mma\.sync\.aligned\.m16n8k(\d+)\.row\.col\.(.*)$", name).group(0, 1)  # type: ignore[union-attr]
+        inner = int(inner)
+        left = name.split(".")[-2]
+        width = inner // 8
+        decode = {"f16": _halves, "bf16": _brains, "tf32": _tf32, "s8": _signed_bytes, "u8": _unsigned_bytes}[left]
+        outs, a, b, c = numbers[:4], numbers[4:8], numbers[8:10], numbers[10:14]
+        a_words, b_words = [decode(registers[n]) for n in a], [decode(registers[n]) for n in b]
+        sums = [registers[n] for n in c]
+        found = [s.copy() for s in sums]
+        for warp in range(m.threads // 32):
+            lanes = np.arange(32)
+            thread = warp * 32 + lanes
+            group, pair = lanes >> 2, lanes & 3
+            left_tile, right_tile = np.zeros((16, inner)), np.zeros((inner, 8))
+            for place, word in enumerate(a_words):
+                for i in range(width):
+                    row = group + 8 * (place & 1)
+                    column = pair * width + i + (place >> 1) * 4 * width
+                    left_tile[row, column] = word[thread, i]
+            for place, word in enumerate(b_words):
+                for i in range(width):
+                    right_tile[pair * width + i + place * 4 * width, group] = word[thread, i]
+            product = left_tile @ right_tile
+            for place in range(4):
+                row, column = group + 8 * (place >> 1), pair * 2 + (place & 1)
+                total = product[row, column] + _plain(sums[place])[thread]
+                found[place][thread] = total.astype(np.int64).astype(np.uint32) if sums[place].dtype == np.uint32 else total
+        for number, value in zip(outs, found, strict=True):
+            registers[number] = value
+
+
+def _plain(values: Array) -> Array:
+    return values.view(np.int32).astype(np.float64) if values.dtype == np.uint32 else values.astype(np.float64)
+
+
+def _bytes(values: Array) -> Array:
+    return np.ascontiguousarray(values)[:, None].view(np.uint8).reshape(len(values), -1)
+
+
+def _number(data: Array) -> Array:
+    size = data.shape[1]
+    found = np.ascontiguousarray(data).view(np.dtype(f"u{size}")).reshape(-1)
+    return found.astype(np.uint16) if size == 1 else found
+
+
+def _halves(word: Array) -> Array:
+    return np.ascontiguousarray(word)[:, None].view(np.float16).astype(np.float64)
+
+
+def _brains(word: Array) -> Array:
+    halves = np.ascontiguousarray(word)[:, None].view(np.uint16).astype(np.uint32) << 16
+    return halves.view(np.float32).astype(np.float64)
+
+
+def _tf32(word: Array) -> Array:
+    return np.ascontiguousarray(word.view(np.uint32) & np.uint32(0xFFFFE000))[:, None].view(np.float32).astype(np.float64)
+
+
+def _signed_bytes(word: Array) -> Array:
+    return np.ascontiguousarray(word)[:, None].view(np.int8).astype(np.float64)
+
+
+def _unsigned_bytes(word: Array) -> Array:
+    return np.ascontiguousarray(word)[:, None].view(np.uint8).astype(np.float64)
+
+
+def _to_tf32(value: Array) -> Array:
+    bits = value.view(np.uint32)
+    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(value), rounded, bits)
+
+
+SIMPLE = {
+    "cvt.rna.tf32.f32": _to_tf32,
+    "ex2.approx.f32": lambda x: np.exp2(x.astype(np.float64)).astype(np.float32),
+    "div.full.f32": lambda a, b: (a / b).astype(np.float32),
+}
