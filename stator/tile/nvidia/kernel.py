@@ -5,6 +5,7 @@ Every parameter takes 8 bytes, as a launch packs them. Neighbours: `writer` writ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ PARTS = (access, along, effects, elementwise, products, shapes)
 assert HANDLERS
 TRIPLE = "nvptx64-nvidia-cuda"
 _ALIGN = 16
+_ROUNDS_TO_HALF = re.compile(r"fptrunc .* to half$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,11 @@ def write(
         w.values[param] = [_parameter(w, param, f"%a{number}")]
     w.block(function.body)
     w.code.do("ret void")
-    return Text(function.name, _module(w, function, registers), w.kept + w.room, warps)
+    text = _module(w, function, registers)
+    # LLVM drops conversions between operations that float16 has too, and would contract what is left into one rounding.
+    if not function.attrs.get("enable_fp_fusion", True) or _ROUNDS_TO_HALF.search(text):
+        text = text.replace(" contract ", " ")
+    return Text(function.name, text, w.kept + w.room, warps)
 
 
 def _parameter(w: Writer, param: Value, word: str) -> str:
