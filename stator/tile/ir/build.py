@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from stator.tile.ir.core import Block, Function, Location, Module, Operation, Value
-from stator.tile.ir.operators import OPERATORS, Operator
+from stator.tile.ir.operators import OPERATORS, Operator, Operators
 from stator.tile.ir.rules import TypeRule, combines
 from stator.tile.ir.types import Type
 
@@ -45,16 +45,22 @@ class Builder(Protocol):
         """A region that combines: `body` takes values of these types and gives what the region yields."""
 
 
-def find(op: str) -> Operator:
+def find(op: str, operators: Operators = OPERATORS) -> Operator:
     """The row of an operator."""
-    if op not in OPERATORS:
+    if op not in operators:
         raise TypeRule(f"there is no operator {op}")
-    return OPERATORS[op]
+    return operators[op]
 
 
-def infer(op: str, types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
+def infer(
+    op: str,
+    types: Sequence[Type],
+    attrs: Mapping[str, Any],
+    regions: Sequence[Block],
+    operators: Operators = OPERATORS,
+) -> tuple[Type, ...]:
     """What an operation gives whose attributes are complete; TypeRule, with the operator's name, where it is wrong."""
-    operator = find(op)
+    operator = find(op, operators)
     try:
         if len(regions) != len(operator.regions):
             raise TypeRule(f"has {len(operator.regions)} regions, not {len(regions)}")
@@ -66,19 +72,22 @@ def infer(op: str, types: Sequence[Type], attrs: Mapping[str, Any], regions: Seq
         raise TypeRule(f"{op}: {error}") from error
 
 
-def complete(op: str, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def complete(op: str, attrs: Mapping[str, Any], operators: Operators = OPERATORS) -> dict[str, Any]:
     """All attributes of an operation; TypeRule, with the operator's name, where one is wrong."""
     try:
-        return find(op).complete(attrs)
+        return find(op, operators).complete(attrs)
     except TypeRule as error:
         raise TypeRule(f"{op}: {error}") from error
 
 
 class IRBuilder:
-    """Appends to a block of a function, and gives values names that are unique in it."""
+    """Appends to a block of a function, and gives values names that are unique in it.
 
-    def __init__(self, function: Function, block: Block | None = None) -> None:
-        self.function = function
+    `operators` is the table of what there is: tile IR's, or that with layouts (`stator.tile.gpu.operators`).
+    """
+
+    def __init__(self, function: Function, block: Block | None = None, operators: Operators = OPERATORS) -> None:
+        self.function, self.operators = function, operators
         self.block = function.body if block is None else block
         self.location: Location | None = None
         self._names = {value.name for value in _values(function)}
@@ -93,10 +102,10 @@ class IRBuilder:
         location: Location | None = None,
     ) -> list[Value]:
         last = self.block.terminator
-        if last is not None and OPERATORS[last.op].is_terminator:
+        if last is not None and self.operators[last.op].is_terminator:
             raise TypeRule(f"{op}: the block has ended with {last.op}")
-        full = complete(op, attrs or {})
-        types = infer(op, [operand.type for operand in operands], full, regions)
+        full = complete(op, attrs or {}, self.operators)
+        types = infer(op, [operand.type for operand in operands], full, regions, self.operators)
         results = tuple([self.value(type_) for type_ in types])
         place = location or self.location
         self.block.operations.append(Operation(op, tuple(operands), full, results, tuple(regions), place))
@@ -154,8 +163,9 @@ def new_function(
     results: Sequence[Type] = (),
     location: Location | None = None,
     noinline: bool = False,
+    operators: Operators = OPERATORS,
 ) -> tuple[Function, IRBuilder]:
     """An empty function of a module, and the builder of its body."""
     values = tuple([Value(param, type_) for param, type_ in params.items()])
     function = Function(name, values, tuple(results), location=location, noinline=noinline)
-    return module.add(function), IRBuilder(function)
+    return module.add(function), IRBuilder(function, operators=operators)

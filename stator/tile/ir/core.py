@@ -1,6 +1,6 @@
 """Tile IR in memory: modules of functions, functions of operations, operations with regions.
 
-    module    = function …
+    module    = NAME = "layout" … function …            layouts that types name
     function  = @function(noinline=…, attribute=…)     only if there are any
                 def NAME(parameter, …) -> type:         `-> (type, type)` for several results, none for no result
     parameter = x: type | x: type(divisibility=16)      with what is known of it
@@ -8,8 +8,8 @@
               | v, w = op(operand, …)                              several
               | op(operand, …)                                     none
                 def region(argument: type, …):                     its regions, one after the other
-    type      = f32 | f32[16, 32] | ptr[f32] | ptr[f32, shared] | ptr[f32][16] | f32[16, "layout"]
-    value     = number | True | None | "text" | type | (value, …)
+    type      = f32 | f32[16, 32] | ptr[f32] | ptr[f32, shared] | ptr[f32][16] | f32[16, NAME] | f32[16, "layout"]
+    value     = number | True | None | "text" | type | NAME | (value, …)
 
 Control flow is structured, and each of its operations has regions:
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from stator.tile.ir import rules
 from stator.tile.ir.core import Operation
@@ -79,17 +79,19 @@ class Operator:
         return found
 
 
+#: A table of operators: of tile IR, or of tile IR with layouts, which has more.
+Operators: TypeAlias = Mapping[str, Operator]
 OPERATORS: dict[str, Operator] = {}
 
 
-def effects_of(operation: Operation) -> frozenset[str]:
+def effects_of(operation: Operation, operators: Operators = OPERATORS) -> frozenset[str]:
     """What an operation does beside giving values: by its row, by its attributes, and in its regions."""
-    found = OPERATORS[operation.op].effects
+    found = operators[operation.op].effects
     if operation.op == "inline_asm" and not operation.attrs["is_pure"]:
         found |= {"reads", "writes"}
     for region in operation.regions:
         for inner in region.operations:
-            found |= effects_of(inner) - {"ends"}
+            found |= effects_of(inner, operators) - {"ends"}
     return found
 
 

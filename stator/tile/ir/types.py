@@ -8,12 +8,15 @@ Neighbours: `core` has the values that have types, `rules` what types an operato
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
+
+from stator.tile.layouts.text import AnyLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +128,13 @@ Element: TypeAlias = DType | Pointer
 class Type:
     """An element, or a tile of a shape of them.
 
-    `layout` names the way in which a tile is spread over threads: empty until a pass has decided it.
+    `layout` is how a tile is spread over threads, or, of pointers into shared memory, where its elements lie: None
+    until a pass has decided it.
     """
 
     element: Element
     shape: tuple[int, ...] = ()
-    layout: str = ""
+    layout: AnyLayout | None = None
 
     @property
     def rank(self) -> int:
@@ -162,5 +166,10 @@ class Type:
         return Type(self.element, shape)
 
     def __str__(self) -> str:
-        places = [*map(str, self.shape), *([f'"{self.layout}"'] if self.layout else [])]
+        return self.text({})
+
+    def text(self, names: Mapping[AnyLayout, str]) -> str:
+        """The printed form, in which layouts may have names."""
+        spread = [] if self.layout is None else [names.get(self.layout) or f'"{self.layout}"']
+        places = [*map(str, self.shape), *spread]
         return f"{self.element}[{', '.join(places)}]" if places else str(self.element)

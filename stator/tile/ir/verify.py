@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from stator.tile.ir.build import complete, infer
 from stator.tile.ir.core import Block, Function, Module, Operation, Value
-from stator.tile.ir.operators import OPERATORS, effects_of
+from stator.tile.ir.operators import OPERATORS, Operators, effects_of
 from stator.tile.ir.rules import TypeRule, listed
-from stator.tile.ir.text import operation_text
+from stator.tile.ir.text import Style, operation_text
 
 #: Effects that a region which combines may not have: it runs as often, and in the order, that suits the target.
 _IMPURE = {"reads", "writes", "prints", "syncs"}
@@ -24,12 +24,12 @@ class GrammarError(ValueError):
     """IR that is none."""
 
 
-def verify(module: Module) -> None:
+def verify(module: Module, operators: Operators = OPERATORS) -> None:
     """Raise GrammarError unless all functions are well formed."""
     for name, function in module.functions.items():
         if name != function.name:
             raise GrammarError(f"{function.name}: the module calls it {name}")
-        _Checker(module, function).run()
+        _Checker(module, function, operators).run()
     for function in module.functions.values():
         _without_return(module, function, ())
 
@@ -48,8 +48,8 @@ def _without_return(module: Module, function: Function, callers: tuple[str, ...]
 class _Checker:
     """Walks a function with the values that are known at each place."""
 
-    def __init__(self, module: Module, function: Function) -> None:
-        self.module, self.function = module, function
+    def __init__(self, module: Module, function: Function, operators: Operators) -> None:
+        self.module, self.function, self.operators = module, function, operators
         self.names: set[str] = set()
         self.known: set[Value] = set()
         self.operation: Operation | None = None
@@ -59,9 +59,12 @@ class _Checker:
             place = "" if self.operation is None else f": `{self._described(self.operation)}`"
             raise GrammarError(f"{self.function.name}{place}: {message}")
 
-    @staticmethod
-    def _described(operation: Operation) -> str:
-        return operation_text(operation) if operation.op in OPERATORS else operation.op
+    def _described(self, operation: Operation) -> str:
+        return (
+            operation_text(operation, Style(operators=self.operators))
+            if operation.op in self.operators
+            else operation.op
+        )
 
     def run(self) -> None:
         function = self.function
@@ -86,8 +89,8 @@ class _Checker:
 
     def check(self, operation: Operation, is_last: bool) -> None:
         self.operation = operation
-        self.require(operation.op in OPERATORS, "an unknown operator")
-        operator = OPERATORS[operation.op]
+        self.require(operation.op in self.operators, "an unknown operator")
+        operator = self.operators[operation.op]
         for operand in operation.operands:
             self.require(operand in self.known, f"{operand.name} is not known here")
         self.require(operator.is_terminator == is_last, "a block ends in one terminator, and has none before its end")
@@ -96,8 +99,8 @@ class _Checker:
             self.operation = operation
         types = [operand.type for operand in operation.operands]
         try:
-            attrs = complete(operation.op, operation.attrs)
-            results = infer(operation.op, types, operation.attrs, operation.regions)
+            attrs = complete(operation.op, operation.attrs, self.operators)
+            results = infer(operation.op, types, operation.attrs, operation.regions, self.operators)
         except TypeRule as error:
             self.require(False, str(error))
         self.require(attrs.keys() == operation.attrs.keys(), "an attribute is missing")
@@ -110,7 +113,7 @@ class _Checker:
 
     def only_computes(self, region: Block) -> None:
         for inner in region.walk():
-            impure = effects_of(inner) & _IMPURE
+            impure = effects_of(inner, self.operators) & _IMPURE
             self.require(not impure, f"{inner.op} is more than a combination")
 
     def call(self, operation: Operation) -> None:

@@ -12,6 +12,7 @@ from stator.tile.ir.operators import OPERATORS, effects_of
 from stator.tile.ir.parse import parse
 from stator.tile.ir.rules import TypeRule
 from stator.tile.ir.types import DTYPES, DType, Pointer, Type
+from stator.tile.layouts.text import read
 
 
 def types_of(text: str) -> list[Type]:
@@ -316,9 +317,13 @@ def test_dtypes(dtype: DType) -> None:
 
 
 def test_types_are_values() -> None:
-    tile = Type(DTYPES["f32"], (4, 8), "blocked")
-    assert tile == Type(DTYPES["f32"], (4, 8), "blocked") != Type(DTYPES["f32"], (4, 8))
+    line = "4x8: register ; lane 0.1 0.2 0.4 1.0 2.0; warp "
+    tile = Type(DTYPES["f32"], (4, 8), read(line))
+    assert tile == Type(DTYPES["f32"], (4, 8), read(line)) != Type(DTYPES["f32"], (4, 8))
     assert (tile.rank, tile.numel, tile.is_scalar, tile.scalar) == (2, 32, False, Type(DTYPES["f32"]))
-    assert tile.of(DTYPES["i8"]).layout == "blocked" and tile.shaped(32).layout == ""
-    assert str(tile) == 'f32[4, 8, "blocked"]' and str(Pointer(DTYPES["i8"], "shared")) == "ptr[i8, shared]"
+    assert tile.of(DTYPES["i8"]).layout == read(line) and tile.shaped(32).layout is None
+    assert (
+        str(tile) == 'f32[4, 8, "4x8: register; lane 0.1 0.2 0.4 1.0 2.0; warp"]'
+        and str(Pointer(DTYPES["i8"], "shared")) == "ptr[i8, shared]"
+    )
     assert Pointer(DTYPES["i8"]).itemsize == Pointer(DTYPES["i8"]).numpy.itemsize == 8

@@ -12,9 +12,13 @@ from stator.tile.ir.parse import ParseError, parse
 from stator.tile.ir.text import module_text
 from stator.tile.ir.types import DTYPES, F16, F32, I32, Pointer, Type
 from stator.tile.ir.verify import verify
+from stator.tile.layouts.text import read
 from tests.tile.ir.programs import random_module
 
 PRINTED = """\
+L0 = "4: register; lane 1 2 0 0 0; warp"
+
+
 @function(noinline=True, num_warps=4)
 def half(x: ptr[f32](divisibility=16, alias=('y', 2)), n: i32) -> (f32, i32):
     v0: i32[16] = arange(start=0, end=16, contiguity=(16,))
@@ -41,7 +45,7 @@ def half(x: ptr[f32](divisibility=16, alias=('y', 2)), n: i32) -> (f32, i32):
     return_(v12, v13)
 
 
-def main(p: ptr[ptr[f16, shared]], q: f8e4nv[4, "blocked"]):
+def main(p: ptr[ptr[f16, shared]], q: f8e4nv[4, L0]):
     v0: f32[2] = constant(value=nan, type=f32[2])
     v1: i64 = ptr_to_int(p)
     v2: ptr[ptr[f16], shared] = int_to_ptr(v1, dtype=ptr[ptr[f16], shared])
@@ -74,7 +78,7 @@ def test_types_go_through_text(name: str) -> None:
     dtype = DTYPES[name]
     for element in (dtype, Pointer(dtype), Pointer(Pointer(dtype), "shared")):
         for shape in ((), (4,), (2, 3)):
-            for layout in ("", "blocked") if shape else ("",):
+            for layout in (None, read("4: register 1; lane 2 0 0 0 0; warp 0")) if shape == (4,) else (None,):
                 module = Module()
                 _, builder = new_function(module, "f", {"x": Type(element, shape, layout)})
                 builder.emit("return")
@@ -145,7 +149,7 @@ def test_what_is_no_text_is_refused(line: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 1", "has functions, and nothing else"),
+        ("x = 1", "has layouts, each with a name of its own, and functions, and nothing else"),
         ("def f():\n    return_()\ndef f():\n    return_()", "there is a function f already"),
         ("@jit\ndef f():\n    return_()", "decorated by function"),
         ("def f(n):\n    return_()", "n has no type"),
