@@ -1,0 +1,193 @@
+"""What layouts operators take and give: a rule for each, beside the rules of types in `stator.tile.ir.rules`.
+
+A rule takes the types of the operands with their layouts, the attributes, and the types of the results as the rule of
+types gives them; it gives the layouts of the results, or raises `TypeRule`. A scalar has no layout, and every thread
+has it. Operators on elements want one layout. What only shows a tile in another shape moves nothing: every thread
+must have what its part of the result is, in the same register in all threads. Neighbours: `operators` puts both rules
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from stator.tile.gpu.instructions import instruction
+from stator.tile.ir.rules import TypeRule, listed, require
+from stator.tile.ir.types import Type
+from stator.tile.layouts.linear import Layout, LayoutError
+from stator.tile.layouts.mma import dot_operand, fma_operand, is_mma
+from stator.tile.layouts.text import AnyLayout
+
+Layouts: TypeAlias = Sequence[AnyLayout | None]
+LayoutRule: TypeAlias = Callable[[Sequence[Type], Mapping[str, Any], Sequence[Type]], Layouts]
+
+
+def spread(type_: Type) -> Layout:
+    """The layout of a tile."""
+    require(isinstance(type_.layout, Layout), f"{type_} is spread over no threads: it has no layout of registers")
+    assert isinstance(type_.layout, Layout)
+    require(type_.layout.shape == type_.shape, f"{type_} has a layout of another shape")
+    return type_.layout
+
+
+def alike(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    """All tiles have one layout."""
+    found: Layout | None = None
+    for given in types:
+        if not given.is_scalar:
+            layout = spread(given)
+            require(found is None or layout == found, f"{listed(types)} have different layouts")
+            found = layout
+    require(found is not None or all(result.is_scalar for result in results), "gives tiles of no layout")
+    return [None if result.is_scalar else found for result in results]
+
+
+def access(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    """Of loads and stores: `vector` registers of a thread are neighbours along one axis, and there is one of each."""
+    found = alike(types, attrs, results)
+    bits = attrs["vector"].bit_length() - 1
+    if bits and types[0].is_scalar:
+        raise TypeRule("a scalar is no vector of elements")
+    if bits:
+        first = spread(types[0]).register[:bits]
+        wanted = [[tuple([1 << bit if i == axis else 0 for i in range(types[0].rank)]) for bit in range(bits)]
+                  for axis in range(types[0].rank)]  # fmt: skip
+        require(
+            list(first) in wanted,
+            f"the first {attrs['vector']} registers of {types[0].layout} are no neighbours along an axis",
+        )
+    return found
+
+
+def chosen(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    """The attribute `layout` says it; operands are tiles of any layout."""
+    for given in types:
+        if not given.is_scalar:
+            spread(given)
+    return [_fitting(attrs["layout"], result) for result in results]
+
+
+def _fitting(layout: Layout | None, result: Type) -> Layout | None:
+    if result.is_scalar:
+        require(layout is None, f"{result} is a scalar, and has no layout")
+        return None
+    require(layout is not None, f"needs the layout of {result}")
+    assert layout is not None
+    require(layout.shape == result.shape, f"{layout} is no layout of {result}")
+    return layout
+
+
+def stays(have: Layout, need: Layout) -> None:
+    """Every thread has what it needs, in the same register as all others."""
+    require(len(have.warp) == len(need.warp), f"{have} and {need} are of different numbers of warps")
+    require(
+        need.invert_and_compose(have).uniform, f"no thread has all of its part of {need} in {have}: convert the layout"
+    )
+
+
+def broadcast(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    (layout,) = chosen(types, attrs, results)
+    given = types[0]
+    grown = [axis for axis, size in enumerate(given.shape) if size != results[0].shape[axis]]
+    assert isinstance(layout, Layout)
+    stays(spread(given), layout.squash(grown))
+    return [layout]
+
+
+def expand_dims(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    if types[0].is_scalar:
+        return chosen(types, attrs, results)
+    require(attrs["layout"] is None, "the layout follows from the operand's")
+    return [spread(types[0]).expand_dims(attrs["axis"])]
+
+
+def reshape(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    if types[0].is_scalar:
+        return chosen(types, attrs, results)
+    require(attrs["layout"] is None, "the layout follows from the operand's")
+    return [spread(types[0]).reshape(results[0].shape) if results[0].shape else None]
+
+
+def permute(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    return [spread(types[0]).transpose(attrs["order"])]
+
+
+def join(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    if types[0].is_scalar:
+        return chosen(types, attrs, results)
+    require(attrs["layout"] is None, "the layout follows from the operands'")
+    (layout,) = alike(types, attrs, [types[0]])
+    assert isinstance(layout, Layout)
+    return [layout.join()]
+
+
+def split(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    if results[0].is_scalar:
+        spread(types[0])
+        return [None, None]
+    try:
+        return [spread(types[0]).split()] * 2
+    except LayoutError as error:
+        raise TypeRule(str(error)) from error
+
+
+def cat(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    require(types[0].shape == types[1].shape, f"{listed(types)} differ in shape")
+    (layout,) = alike(types, attrs, [types[0]])
+    assert isinstance(layout, Layout)
+    return [layout.cat()]
+
+
+def gather(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    """The source is laid out in any way."""
+    spread(types[0])
+    return [spread(types[1])]
+
+
+def reduce(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    alike(types, attrs, types)
+    layout = spread(types[0])
+    separable(layout, attrs["axis"])
+    return [layout.slice(attrs["axis"])] * len(results)
+
+
+def separable(layout: Layout, axis: int) -> None:
+    """Each bit goes along the axis or not, so that bits tell which elements are combined."""
+    mixed = [base for base in layout.bases if base[axis] and any(c for i, c in enumerate(base) if i != axis)]
+    require(not mixed, f"bits of {layout} go along axis {axis} and another one at once: convert the layout")
+
+
+def scan(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    """Along the axis, neighbours are in a thread, then in neighbouring lanes, and nothing is in another warp."""
+    found = alike(types, attrs, results)
+    layout, axis = spread(types[0]), attrs["axis"]
+    separable(layout, axis)
+    bits = [base[axis] for base in layout.register + layout.lane if base[axis]]
+    ordered = bits == [1 << bit for bit in range(len(bits))] and 1 << len(bits) == types[0].shape[axis]
+    require(ordered, f"axis {axis} of {layout} does not go along registers first, then lanes: convert the layout")
+    return found
+
+
+def dot(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    """Without tensor cores: a thread has all that its results are made of."""
+    a, b, acc = map(spread, types)
+    stays(a, fma_operand(acc, 0, types[0].shape[-1]))
+    stays(b, fma_operand(acc, 1, types[0].shape[-1]))
+    return [acc]
+
+
+def mma(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
+    a, b, acc = types
+    found = instruction(a, b, acc, attrs["precision"])
+    require(found is not None, f"tensor cores do not multiply {listed(types)} in precision {attrs['precision']}")
+    assert found is not None
+    layout = spread(acc)
+    require(is_mma(layout), f"{layout} is no layout of tensor cores' results")
+    try:
+        wanted = [dot_operand(layout, index, a.shape[-1], found.width) for index in (0, 1)]
+    except LayoutError as error:
+        raise TypeRule(str(error)) from error
+    for given, needed in zip((a, b), wanted, strict=True):
+        require(spread(given) == needed, f"an operand is laid out as {needed}, not {given.layout}")
+    return [layout]
