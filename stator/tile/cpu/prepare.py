@@ -32,8 +32,8 @@ from stator.tile.ir.types import I64, Type
 _DEPTH = 64
 
 
-def prepare(module: Module, name: str) -> Function:
-    """The prepared copy of a function of a module."""
+def prepare(module: Module, name: str, sums: bool = True) -> Function:
+    """The prepared copy of a function of a module; on demand loops go on carrying the tiles that `sums` would add up."""
     source = module.functions[name]
     types = {param.name: param.type for param in source.params}
     function, builder = new_function(Module(), source.name, types, source.results, source.location)
@@ -43,8 +43,9 @@ def prepare(module: Module, name: str) -> Function:
     returned = copier.block(source.body)
     builder.emit("return", returned)
     remove_dead(function.body)
-    carry_sums(function.body)
-    remove_dead(function.body)
+    if sums:
+        carry_sums(function.body)
+        remove_dead(function.body)
     return function
 
 

@@ -156,6 +156,14 @@ def _converted(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequenc
     return (Type(given.element, given.shape, layout),)
 
 
+def _dot(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
+    """Without tensor cores: both operands lie in shared memory, of which each thread reads what it needs."""
+    count(types, 3)
+    operands = [Type(content(given), _one_slot(given).shape) for given in types[:2]]
+    types_of.dot([*operands, types[2].shaped(*types[2].shape)], attrs, regions)
+    return (Type(types[2].element, types[2].shape, spread(types[2])),)
+
+
 # ---- the table
 
 #: An operator of tile IR → the rule of its layouts; those that are not there want one layout for all tiles.
@@ -163,7 +171,7 @@ _RULES: dict[str, LayoutRule] = {
     "constant": rules.chosen, "arange": rules.chosen, "splat": rules.chosen, "histogram": rules.chosen,
     "broadcast": rules.broadcast, "expand_dims": rules.expand_dims, "reshape": rules.reshape, "permute": rules.permute,
     "join": rules.join, "split": rules.split, "cat": rules.cat, "gather": rules.gather, "reduce": rules.reduce,
-    "scan": rules.scan, "sort": rules.scan, "dot": rules.dot, "load": rules.access, "store": rules.access,
+    "scan": rules.scan, "sort": rules.scan, "load": rules.access, "store": rules.access,
 }  # fmt: skip
 #: Rows that stay as they are: control flow carries types with their layouts, and scalars have none.
 _PLAIN = frozenset("if for while yield condition return print assert assume barrier program_id num_programs".split())
@@ -191,12 +199,16 @@ def _row(row: Operator) -> Operator:
 def _constant(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
     """The layout is that of the attribute `type`."""
     (given,) = types_of.constant(types, attrs, regions)
-    require(given.is_scalar or spread(given) is not None, "")
+    if not given.is_scalar:
+        spread(given)
     return (given,)
 
 
 GPU_OPERATORS: dict[str, Operator] = {name: _row(row) for name, row in OPERATORS.items() if name not in GONE}
 GPU_OPERATORS["constant"] = replace(OPERATORS["constant"], rule=_constant)
+GPU_OPERATORS["dot"] = replace(
+    OPERATORS["dot"], rule=_dot, effects=frozenset(["reads"]), doc="acc + a @ b of buffers, without tensor cores"
+)
 
 
 def _add(name: str, rule: Rule, doc: str, effects: str, **attributes: Attribute) -> None:

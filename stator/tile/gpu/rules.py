@@ -16,7 +16,7 @@ from stator.tile.gpu.instructions import instruction
 from stator.tile.ir.rules import TypeRule, listed, require
 from stator.tile.ir.types import Type
 from stator.tile.layouts.linear import Layout, LayoutError
-from stator.tile.layouts.mma import dot_operand, fma_operand, is_mma
+from stator.tile.layouts.mma import dot_operand, is_mma
 from stator.tile.layouts.text import AnyLayout
 
 Layouts: TypeAlias = Sequence[AnyLayout | None]
@@ -167,14 +167,6 @@ def scan(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type
     ordered = bits == [1 << bit for bit in range(len(bits))] and 1 << len(bits) == types[0].shape[axis]
     require(ordered, f"axis {axis} of {layout} does not go along registers first, then lanes: convert the layout")
     return found
-
-
-def dot(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
-    """Without tensor cores: a thread has all that its results are made of."""
-    a, b, acc = map(spread, types)
-    stays(a, fma_operand(acc, 0, types[0].shape[-1]))
-    stays(b, fma_operand(acc, 1, types[0].shape[-1]))
-    return [acc]
 
 
 def mma(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:

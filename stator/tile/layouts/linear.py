@@ -174,6 +174,13 @@ class Layout:
         """With a new axis of size 1."""
         return self.map((*self.shape[:axis], 1, *self.shape[axis:]), lambda base: (*base[:axis], 0, *base[axis:]))
 
+    def squeeze(self, axis: int) -> Layout | None:
+        """Without an axis of size 1: the operand's, of what `expand_dims` gives. None for a scalar."""
+        if self.rank == 1:
+            return None
+        shape = (*self.shape[:axis], *self.shape[axis + 1 :])
+        return self.map(shape, lambda base: (*base[:axis], *base[axis + 1 :]))
+
     def slice(self, axis: int) -> Layout | None:
         """Without an axis: of what a reduction gives. None for a scalar, which every thread has."""
         if self.rank == 1:

@@ -1,0 +1,94 @@
+"""Which products tensor cores compute, and how their results are laid out.
+
+Warps stand so that each has a part of the result that is nearly square, for then it reads the least. Where a product's
+result becomes an operand of another one, as in attention, all warps stand one above the other instead: each thread then
+has the operand already. Products that tensor cores do not compute are laid out so that a thread has a small square.
+Neighbours: `instructions` is the table of tensor cores; `preferences` and `assign` ask here.
+"""
+
+from __future__ import annotations
+
+from stator.tile.gpu.flow import Flow
+from stator.tile.gpu.instructions import Instruction, instruction
+from stator.tile.ir.core import Function, Operation
+from stator.tile.ir.types import F16, F32, I32, DType, Type
+from stator.tile.layouts.blocked import blocked
+from stator.tile.layouts.linear import LANES, Layout
+from stator.tile.layouts.mma import COLUMNS, ROWS, mma
+
+#: Results of a thread along each of both axes, where there are no tensor cores.
+_SQUARE = 4
+
+
+def multiplied(type_: Type) -> DType:
+    """The dtype in which operands are multiplied: fp8 as f16, which has all of its numbers."""
+    assert isinstance(type_.element, DType)
+    return F16 if type_.element.is_fp8 else type_.element
+
+
+def summed(type_: Type, operand: Type) -> DType:
+    """The dtype in which products are added up; a narrower result is rounded at the end."""
+    assert isinstance(type_.element, DType) and isinstance(operand.element, DType)
+    if not operand.element.is_float:
+        return I32
+    return F32 if type_.element.bits < F32.bits else type_.element
+
+
+class Products:
+    """The products of a function."""
+
+    def __init__(self, function: Function, warps: int) -> None:
+        self.warps = warps
+        flow = Flow(function)
+        dots = [operation for operation in function.body.walk() if operation.op == "dot"]
+        self.chained: set[int] = set()
+        for later in dots:
+            for operand in later.operands[:2]:
+                for earlier in flow.sources(operand, lambda operation: operation.op == "dot"):
+                    self.chained |= {id(earlier), id(later)}
+
+    def instruction(self, operation: Operation) -> Instruction | None:
+        """The tensor cores' instruction, if they compute it."""
+        a, b, acc = [operand.type for operand in operation.operands]
+        found = instruction(
+            Type(multiplied(a)), Type(multiplied(b)), Type(summed(acc, a)), operation.attrs["precision"]
+        )
+        (rows, inner), columns = a.shape[-2:], b.shape[-1]
+        if found is None or rows < ROWS or columns < COLUMNS or inner < found.inner:
+            return None
+        return found
+
+    def layout(self, operation: Operation) -> Layout:
+        """Of the result."""
+        shape = operation.result.type.shape
+        batches, (rows, columns) = shape[:-2], shape[-2:]
+        outer = min(self.warps, batches[0]) if batches else 1
+        left = self.warps // outer
+        if self.instruction(operation) is None:
+            return _squares(shape, outer, left)
+        across = 1 if id(operation) in self.chained else _columns_of_warps(rows, columns, left)
+        return mma(shape, (*[outer] * len(batches), left // across, across))
+
+
+def _columns_of_warps(rows: int, columns: int, warps: int) -> int:
+    """How many warps stand side by side, so that a warp's part is nearly square and no two have the same part."""
+    across, down = 1, 1
+    while across * down < warps:
+        tall, wide = rows // down, columns // across
+        if (tall >= wide and tall > ROWS) or wide <= COLUMNS:
+            down *= 2
+        else:
+            across *= 2
+    return across
+
+
+def _squares(shape: tuple[int, ...], outer: int, warps: int) -> Layout:
+    rank = len(shape)
+    each = [*[1] * (rank - 2), min(_SQUARE, shape[-2]), min(_SQUARE, shape[-1])]
+    lanes, groups = [1] * rank, [*[outer] * (rank - 2), 1, 1]
+    for counts, left in ((lanes, 1 << LANES), (groups, warps)):
+        while left > 1:
+            free = [max(shape[axis] // (each[axis] * lanes[axis] * groups[axis]), 1) for axis in (-2, -1)]
+            counts[-1 if free[1] >= free[0] else -2] *= 2
+            left //= 2
+    return blocked(shape, each, lanes, groups, tuple(reversed(range(rank))))

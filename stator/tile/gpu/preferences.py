@@ -1,0 +1,222 @@
+"""In which layout each tile would best be: loads say it, products, reductions; elementwise operations pass it on.
+
+A tile that is computed of positions and scalars alone, or that shows others in more places than they were in, prefers
+nothing: it is computed in whatever layout it is needed in. Of several preferences the stronger one counts. What a loop
+carries has one layout in all turns: that of what comes out of its body, where that prefers something more strongly.
+Neighbours: `coalesce` and `matmul` have the layouts of accesses and products; `assign` goes by what is found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from stator.tile.gpu.coalesce import Coalescing, default_layout
+from stator.tile.gpu.matmul import Products
+from stator.tile.ir.core import Block, Function, Operation, Value
+from stator.tile.ir.operators import OPERATORS
+from stator.tile.layouts.blocked import blocked
+from stator.tile.layouts.linear import LANES, Layout, LayoutError
+
+_ROUNDS = 4
+
+
+class Preference(NamedTuple):
+    """A layout, and how strongly it is wanted."""
+
+    layout: Layout
+    strength: int
+
+
+#: How strong preferences are: of what has to be somewhere, of accesses, of products.
+NONE, ACCESS, PRODUCT = 0, 1, 2
+
+Forward: TypeAlias = Callable[[Operation, Layout], Layout | None]
+#: An operator that shows a tile in another shape → the layout of its result for that of its operand.
+_FORWARD: dict[str, Forward] = {
+    "expand_dims": lambda operation, layout: layout.expand_dims(operation.attrs["axis"]),
+    "permute": lambda operation, layout: layout.transpose(operation.attrs["order"]),
+    "reshape": lambda operation, layout: layout.reshape(operation.result.type.shape),
+    "join": lambda operation, layout: layout.join(),
+    "cat": lambda operation, layout: layout.cat() if _same_shapes(operation) else None,
+}
+
+
+def _same_shapes(operation: Operation) -> bool:
+    return operation.operands[0].type.shape == operation.operands[1].type.shape
+
+
+def combining_layout(layout: Layout, axis: int, warps: int) -> Layout:
+    """One in which bits go along an axis or along others: the same if it is such, else a plain one."""
+    mixed = any(base[axis] and any(c for i, c in enumerate(base) if i != axis) for base in layout.bases)
+    return default_layout(layout.shape, warps) if mixed else layout
+
+
+def ordered_layout(shape: Sequence[int], axis: int, warps: int) -> Layout:
+    """For what goes along an axis in order: neighbours in a thread, then in lanes, and other axes in other warps."""
+    each, lanes, groups = [1] * len(shape), [1] * len(shape), [1] * len(shape)
+    lanes[axis] = min(shape[axis], 1 << LANES)
+    each[axis] = shape[axis] // lanes[axis]
+    others = [i for i in reversed(range(len(shape))) if i != axis]
+    for counts, left in ((lanes, (1 << LANES) // lanes[axis]), (groups, warps)):
+        for i in others:
+            counts[i] = min(max(shape[i] // (lanes[i] * groups[i]), 1), left)
+            left //= counts[i]
+        counts[others[0] if others else axis] *= left  # held more than once
+    return blocked(shape, each, lanes, groups, (axis, *others))
+
+
+class Preferences:
+    """What each tile of a function prefers; the layouts of the operands of what combines elements are in `combined`."""
+
+    def __init__(self, function: Function, coalescing: Coalescing, products: Products, warps: int) -> None:
+        self.coalescing, self.products, self.warps = coalescing, products, warps
+        self.found: dict[Value, Preference] = {}
+        self.combined: dict[int, Layout] = {}
+        self.block(function.body)
+
+    def of(self, value: Value) -> Layout:
+        """The preferred layout, or a plain one."""
+        found = self.found.get(value)
+        return default_layout(value.type.shape, self.warps) if found is None else found.layout
+
+    def strongest(self, values: Sequence[Value]) -> Preference | None:
+        found = [self.found[value] for value in values if value in self.found]
+        return max(found, key=lambda preference: preference.strength) if found else None
+
+    def set(self, value: Value, preference: Preference | None) -> None:
+        if preference is None:
+            self.found.pop(value, None)
+        elif not value.type.is_scalar:
+            self.found[value] = preference
+
+    def block(self, block: Block) -> tuple[Value, ...]:
+        """The operands of the terminator."""
+        for operation in block.operations[:-1]:
+            self.operation(operation)
+        return block.operations[-1].operands
+
+    def operation(self, operation: Operation) -> None:
+        match operation.op:
+            case "if":
+                self.if_(operation)
+            case "for":
+                (body,) = operation.regions
+                self.carried([operation.operands[3:]], [(body.args[1:], body)], operation.results)
+            case "while":
+                self.while_(operation)
+            case "load" | "atomic_rmw" | "atomic_cas" if not operation.result.type.is_scalar:
+                self.set(operation.result, Preference(self.coalescing.layout(operation), ACCESS))
+            case "dot":
+                self.set(operation.result, Preference(self.products.layout(operation), PRODUCT))
+            case "reduce":
+                self.reduce(operation)
+            case "scan" | "sort":
+                shape = operation.operands[0].type.shape
+                layout = ordered_layout(shape, operation.attrs["axis"], self.warps)
+                self.combined[id(operation)] = layout
+                for result in operation.results:
+                    self.set(result, Preference(layout, NONE))
+            case "gather" | "histogram":
+                self.set(operation.result, Preference(self.of_gathered(operation), NONE))
+            case op if op in _FORWARD:
+                self.forward(operation)
+            case "split":
+                self.split(operation)
+            case op if OPERATORS[op].elementwise or op == "inline_asm":
+                for result in operation.results:
+                    self.set(result, self.strongest(operation.operands))
+
+    def of_gathered(self, operation: Operation) -> Layout:
+        if operation.op == "gather":
+            return self.of(operation.operands[1])
+        return default_layout(operation.result.type.shape, self.warps)
+
+    def reduce(self, operation: Operation) -> None:
+        preference = self.strongest(operation.operands)
+        layout = self.of(operation.operands[0]) if preference is None else preference.layout
+        layout = combining_layout(layout, operation.attrs["axis"], self.warps)
+        self.combined[id(operation)] = layout
+        result = layout.slice(operation.attrs["axis"])
+        strength = NONE if preference is None else preference.strength
+        for value in operation.results:
+            self.set(value, None if result is None else Preference(result, strength))
+
+    def forward(self, operation: Operation) -> None:
+        preference = self.strongest([v for v in operation.operands if not v.type.is_scalar])
+        layout = None if preference is None else _FORWARD[operation.op](operation, preference.layout)
+        found = None if layout is None or preference is None else Preference(layout, preference.strength)
+        self.set(operation.result, found)
+
+    def split(self, operation: Operation) -> None:
+        preference, layout = self.strongest(operation.operands), None
+        if preference is not None:
+            try:
+                layout = preference.layout.split()
+            except LayoutError:  # the halves are in different threads
+                layout = default_layout(operation.results[0].type.shape, self.warps)
+        for result in operation.results:
+            self.set(result, None if layout is None or preference is None else Preference(layout, preference.strength))
+
+    # ---- control flow
+
+    def if_(self, operation: Operation) -> None:
+        given = [self.block(region) for region in operation.regions]
+        for result, *values in zip(operation.results, *given, strict=True):
+            self.home(result, self.strongest(values))
+
+    def while_(self, operation: Operation) -> None:
+        test, body = operation.regions
+        outs = test.operations[-1].operands[1:]
+        self.carried([operation.operands], [(test.args, test), (body.args, body)], operation.results, outs)
+
+    def carried(
+        self,
+        starts: Sequence[Sequence[Value]],
+        regions: Sequence[tuple[Sequence[Value], Block]],
+        results: Sequence[Value],
+        tested: Sequence[Value] | None = None,
+    ) -> None:
+        """The arguments of a loop's regions and its results: of a `while_`, a test gives what its body takes."""
+        (first, _), last = regions[0], regions[-1][1]
+        for arg, start in zip(first, starts[0], strict=True):
+            self.set(arg, self.found.get(start))
+        for _ in range(_ROUNDS):
+            self.block(regions[0][1])
+            if tested is not None:
+                for arg, value in zip(regions[1][0], tested, strict=True):
+                    self.set(arg, self.found.get(value))
+                self.block(regions[1][1])
+            changed = False
+            for arg, value in zip(first, last.operations[-1].operands, strict=True):
+                before, after = self.found.get(arg), self.found.get(value)
+                if after is not None and (before is None or after.strength > before.strength):
+                    self.set(arg, after)
+                    changed = True
+            if not changed:
+                break
+        for arg in first:
+            self.home(arg, self.found.get(arg))
+        if tested is not None:
+            for arg, value in zip(regions[1][0], tested, strict=True):
+                self.home(arg, self.found.get(value))
+        for result, value in zip(results, first if tested is None else regions[1][0], strict=True):
+            self.home(result, self.found.get(value))
+        self.settle([block for _, block in regions])
+
+    def settle(self, blocks: Sequence[Block]) -> None:
+        """Once more through the bodies, now that all arguments have a layout."""
+        for block in blocks:
+            self.block(block)
+
+    def home(self, value: Value, preference: Preference | None) -> None:
+        """A value that control flow gives is somewhere, whatever it prefers."""
+        if not value.type.is_scalar:
+            self.set(value, preference or Preference(default_layout(value.type.shape, self.warps), NONE))
+
+
+def preferences(
+    function: Function, coalescing: Coalescing, products: Products, warps: int
+) -> Mapping[Value, Preference]:
+    """What each tile prefers."""
+    return Preferences(function, coalescing, products, warps).found
