@@ -33,7 +33,7 @@ _DEPTH = 64
 
 
 def prepare(module: Module, name: str, sums: bool = True) -> Function:
-    """The prepared copy of a function of a module; on demand loops go on carrying the tiles that `sums` would add up."""
+    """The prepared copy of a function of a module. Without `sums`, loops go on carrying tiles that are added up."""
     source = module.functions[name]
     types = {param.name: param.type for param in source.params}
     function, builder = new_function(Module(), source.name, types, source.results, source.location)

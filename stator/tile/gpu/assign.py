@@ -1,8 +1,8 @@
-"""Tile IR to tile IR with layouts: every tile gets a layout, and `convert_layout` stands where one is needed in another.
+"""Tile IR to tile IR with layouts: every tile gets one, and `convert_layout` stands where it is needed in another.
 
-A tile that nothing ties to a layout is computed where it is needed, in the layout in which it is needed: offsets, pointers,
-masks, what is seen in another shape. It may be computed more than once; where that takes many operations, it is converted
-from where it has been. All else is computed once, in the layout that it prefers.
+A tile that nothing ties to a layout is computed where it is needed, in the layout in which it is needed: offsets,
+pointers, masks, what is seen in another shape. It may be computed more than once; where that takes many operations, it
+is converted from where it has been. All else is computed once, in the layout that it prefers.
 
     x = load(p)              x: f32[64, 64, L0] = load(p_0)          p, computed in L0
     y = add(x, row)    →     y: f32[64, 64, L0] = add(x, row_0)      row, seen from a row that L0 asks for
@@ -42,7 +42,7 @@ class Unplaced(ValueError):
 
 
 def assign(source: Function, warps: int) -> Function:
-    """The function with layouts. Sizes have to be powers of two; calls have been inlined. Unplaced says what is neither."""
+    """The function with layouts. Its calls have been inlined. Unplaced where a size is no power of two."""
     for operation in source.body.walk():
         for value in operation.results:
             if any(size & (size - 1) for size in value.type.shape):
@@ -159,7 +159,7 @@ class _Assigner:
             self.keep(value, layout, result)
 
     def viewed(self, operation: Operation, layout: Layout) -> None:
-        """A tile in another shape: operands in the layout that the result's asks of them, which may give another one."""
+        """A tile in another shape: operands in the layout that the result's asks of them, which may give another."""
         wanted = _BACKWARD[operation.op](operation, layout)
         operands = [self.get(operand, wanted) for operand in operation.operands]
         attrs = {**operation.attrs, **({"layout": layout} if operation.op == "broadcast" else {})}
@@ -177,9 +177,9 @@ class _Assigner:
         """Whether an operation is computed where it is needed alone."""
         if operation.results[0].type.is_scalar:
             return False
-        if operation.op not in VIEWS:
-            if not OPERATORS[operation.op].elementwise or operation.results[0] in self.preferences.found:
-                return False
+        free = OPERATORS[operation.op].elementwise and operation.results[0] not in self.preferences.found
+        if operation.op not in VIEWS and not free:
+            return False
         cost = 1 + sum([self.costs.get(operand, 0) for operand in operation.operands])
         self.lazy.update(dict.fromkeys(operation.results, operation))
         self.costs.update(dict.fromkeys(operation.results, cost))
@@ -210,8 +210,9 @@ class _Assigner:
         layout = self.preferences.of(tiles[0]) if tiles else None
         self.plain(operation, layout)
 
-    def plain(self, operation: Operation, layout: Layout | None, **attrs: Any) -> None:
-        operands = [self.get(operand, layout) for operand in operation.operands]
+    def plain(self, operation: Operation, wanted: Layout | None, **attrs: Any) -> None:
+        """With all operands in one layout."""
+        operands = [self.get(operand, wanted) for operand in operation.operands]
         regions = [self.copied(region) for region in operation.regions]
         given = {**operation.attrs, **attrs}
         made = self.builder.emit(operation.op, operands, given, regions, operation.location)
@@ -297,10 +298,8 @@ class _Assigner:
 
     def region(self, region: Block, arguments: Sequence[Value]) -> Block:
         """An empty block whose arguments stand for a region's."""
-        types = [
-            Type(v.type.element, v.type.shape, layout)
-            for v, layout in zip(arguments, self.layouts(arguments), strict=True)
-        ]
+        spread = zip(arguments, self.layouts(arguments), strict=True)
+        types = [Type(value.type.element, value.type.shape, layout) for value, layout in spread]
         return self.builder.block_of(types, [arg.name for arg in region.args])
 
     @contextmanager

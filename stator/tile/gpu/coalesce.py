@@ -24,7 +24,7 @@ _MASKS = {"load": 1, "store": 2, "atomic_rmw": 2}
 
 
 def default_layout(shape: tuple[int, ...], warps: int) -> Layout:
-    """Of a tile of which nothing else says how it is laid out: four neighbours of the last axis a thread, if that many."""
+    """Of a tile that nothing ties to a layout: four neighbours of the last axis a thread, if there are so many."""
     order = tuple(reversed(range(len(shape))))
     each = [1] * len(shape)
     each[-1] = min(4, shape[-1], max(prod(shape) // (warps << LANES), 1))
@@ -45,7 +45,7 @@ class Coalescing:
     def order(self, pointer: Value) -> tuple[int, ...]:
         """The axes by how many elements are contiguous along each; the last axis first among equals."""
         contiguity = self.axes[pointer].contiguity
-        return tuple(sorted(reversed(range(len(contiguity))), key=lambda axis: -contiguity[axis]))
+        return tuple(sorted(range(len(contiguity)), key=lambda axis: (-contiguity[axis], -axis)))
 
     def _width(self, operation: Operation) -> int:
         """Elements of an access that are one in memory and have one mask."""

@@ -8,7 +8,7 @@ Neighbours: `coalesce` and `matmul` have the layouts of accesses and products; `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from stator.tile.gpu.coalesce import Coalescing, default_layout
@@ -213,10 +213,3 @@ class Preferences:
         """A value that control flow gives is somewhere, whatever it prefers."""
         if not value.type.is_scalar:
             self.set(value, preference or Preference(default_layout(value.type.shape, self.warps), NONE))
-
-
-def preferences(
-    function: Function, coalescing: Coalescing, products: Products, warps: int
-) -> Mapping[Value, Preference]:
-    """What each tile prefers."""
-    return Preferences(function, coalescing, products, warps).found

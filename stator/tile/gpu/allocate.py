@@ -1,0 +1,95 @@
+"""Places buffers and scratch in shared memory: what is not needed at the same time may lie in the same bytes.
+
+A buffer is needed from its `local_alloc` to its last use; where that is in a loop that the buffer comes from outside of,
+to the end of the loop. Scratch is needed by its operation alone. Largest first, each lies as low as it can.
+Neighbours: `scratch` counts, `buffers` reads what is written here; `barriers` comes behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stator.tile.gpu.buffers import PARTS, owners
+from stator.tile.gpu.operators import buffer_bytes
+from stator.tile.gpu.scratch import scratch_bytes
+from stator.tile.ir.core import Block, Function, Operation
+
+#: Buffers begin at multiples of so many bytes: what rows of banks, and copies of tiles, want.
+ALIGNMENT = 128
+
+
+@dataclass
+class _Need:
+    """So many bytes from one operation to another, by their numbers in the function."""
+
+    operation: Operation
+    attribute: str
+    size: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+class _Numbering:
+    """Numbers operations in order; of each loop and branch also the last one within."""
+
+    def __init__(self, function: Function) -> None:
+        self.number: dict[int, int] = {}
+        self.end: dict[int, int] = {}
+        self.around: dict[int, tuple[Operation, ...]] = {}
+        self._next = 0
+        self._block(function.body, ())
+
+    def _block(self, block: Block, around: tuple[Operation, ...]) -> None:
+        for operation in block.operations:
+            self.number[id(operation)] = self._next
+            self.around[id(operation)] = around
+            self._next += 1
+            for region in operation.regions:
+                self._block(region, (*around, operation))
+            self.end[id(operation)] = self._next - 1
+
+
+def allocate(function: Function) -> None:
+    """Sets `offset` and `scratch` of all operations, and the function's attribute `shared`, in bytes."""
+    needs = _needs(function)
+    placed: list[_Need] = []
+    for need in sorted(needs, key=lambda need: (-need.size, need.first)):
+        taken = sorted([(o.offset, o.offset + o.size) for o in placed if o.first <= need.last and need.first <= o.last])
+        for start, end in taken:
+            if need.offset + need.size <= start:
+                break
+            need.offset = max(need.offset, _up(end))
+        placed.append(need)
+        need.operation.attrs[need.attribute] = need.offset
+    function.attrs["shared"] = max([need.offset + need.size for need in needs], default=0)
+
+
+def _up(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def _needs(function: Function) -> list[_Need]:
+    numbering, owner = _Numbering(function), owners(function)
+    found: dict[int, _Need] = {}
+    for operation in function.body.walk():
+        number = numbering.number[id(operation)]
+        if operation.op == "local_alloc":
+            size = buffer_bytes(operation.result.type)
+            found[id(operation)] = _Need(operation, "offset", size, number, number)
+        elif size := scratch_bytes(operation):
+            found[-id(operation)] = _Need(operation, "scratch", size, number, number)
+        for operand in operation.operands:
+            if operand in owner and operation.op not in PARTS:
+                need = found[id(owner[operand])]
+                need.last = max(need.last, _last(numbering, owner[operand], operation))
+    return list(found.values())
+
+
+def _last(numbering: _Numbering, alloc: Operation, use: Operation) -> int:
+    """The end of the outermost loop around a use that the buffer comes from outside of; or the use itself."""
+    outside = numbering.around[id(alloc)]
+    for loop in numbering.around[id(use)]:
+        if loop not in outside and loop.op in ("for", "while"):
+            return numbering.end[id(loop)]
+    return numbering.number[id(use)]

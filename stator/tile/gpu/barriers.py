@@ -1,0 +1,112 @@
+"""Puts `barrier` where one thread touches shared memory that another one has touched since the last barrier.
+
+Reads that follow writes, writes that follow reads or writes of the same bytes have a barrier between. A copy is a write
+from `async_wait` on; between the start of a copy and its wait, nobody reads its slot: that is the pipeline's care. An
+operation that works in scratch has a barrier of its own between its writes and its reads. Conditions of branches and
+bounds of loops are the same in all threads, so all come to each barrier.
+Neighbours: `buffers` says what is touched; `allocate` has placed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from stator.tile.gpu.buffers import COPIES, READS, WRITES, Bytes, bytes_of, owners, scratch_of
+from stator.tile.gpu.operators import builder
+from stator.tile.ir.core import Block, Function, Operation
+
+_Touched = frozenset[Bytes]
+
+
+@dataclass(frozen=True)
+class _Since:
+    """What has been touched since the last barrier, and what copies may be writing."""
+
+    reads: _Touched = frozenset()
+    writes: _Touched = frozenset()
+    copies: _Touched = frozenset()
+
+    def __or__(self, other: _Since) -> _Since:
+        return _Since(self.reads | other.reads, self.writes | other.writes, self.copies | other.copies)
+
+    def passed(self) -> _Since:
+        return _Since(copies=self.copies)
+
+
+def insert_barriers(function: Function) -> None:
+    """Inserts them; those that are there already count."""
+    _Inserter(function).block(function.body, _Since(), insert=True)
+
+
+class _Inserter:
+    def __init__(self, function: Function) -> None:
+        self.function, self.owners = function, owners(function)
+
+    def touched(self, operation: Operation, table: Mapping[str, tuple[int, ...]]) -> _Touched:
+        places = table.get(operation.op, ())
+        return frozenset([bytes_of(self.owners[operation.operands[place]]) for place in places])
+
+    def block(self, block: Block, since: _Since, insert: bool) -> _Since:
+        """What has been touched at the end of a block, for what has been at its start."""
+        for operation in list(block.operations):
+            if self.conflict(operation, since):
+                since = since.passed()
+                if insert:
+                    self.insert(block, operation)
+            since = self.after(operation, since, insert)
+        return since
+
+    def insert(self, block: Block, before: Operation) -> None:
+        place = builder(self.function, Block())
+        place.emit("barrier")
+        block.operations[block.operations.index(before) : block.operations.index(before)] = place.block.operations
+
+    def conflict(self, operation: Operation, since: _Since) -> bool:
+        reads = self.touched(operation, READS)
+        writes = self.touched(operation, WRITES) | self.touched(operation, COPIES)
+        scratch = scratch_of(operation)
+        if scratch is not None:
+            writes |= {scratch}
+        return _meet(reads, since.writes) or _meet(writes, since.reads | since.writes)
+
+    def after(self, operation: Operation, since: _Since, insert: bool) -> _Since:
+        match operation.op:
+            case "barrier":
+                return since.passed()
+            case "async_wait":
+                rest = since.copies if operation.attrs["pending"] else frozenset()
+                return _Since(since.reads, since.writes | since.copies, rest)
+            case "if":
+                ends = [self.block(region, since, insert) for region in operation.regions]
+                return ends[0] | ends[1]
+            case "for" | "while":
+                return self.loop(operation, since, insert)
+        scratch = scratch_of(operation)
+        if scratch is not None:
+            return replace(since.passed(), reads=frozenset([scratch]))
+        return since | _Since(
+            self.touched(operation, READS),
+            self.touched(operation, WRITES),
+            self.touched(operation, COPIES),
+        )
+
+    def loop(self, operation: Operation, since: _Since, insert: bool) -> _Since:
+        start = since
+        while True:
+            end = start
+            for region in operation.regions:
+                end = self.block(region, end, insert=False)
+            if end | start == start:
+                break
+            start |= end
+        if insert:
+            end = start
+            for region in operation.regions:
+                end = self.block(region, end, insert=True)
+        # A `for` may have no turn at all, and a `while` ends behind its test.
+        return start | end
+
+
+def _meet(some: _Touched, others: _Touched) -> bool:
+    return any(one.overlaps(other) for one in some for other in others)
