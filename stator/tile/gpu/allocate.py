@@ -1,7 +1,7 @@
 """Places buffers and scratch in shared memory: what is not needed at the same time may lie in the same bytes.
 
-A buffer is needed from its `local_alloc` to its last use; where that is in a loop that the buffer comes from outside of,
-to the end of the loop. Scratch is needed by its operation alone. Largest first, each lies as low as it can.
+A buffer is needed from its `local_alloc` to its last use; where that is in a loop that the buffer comes from outside
+of, to the end of the loop. Scratch is needed by its operation alone. Largest first, each lies as low as it can.
 Neighbours: `scratch` counts, `buffers` reads what is written here; `barriers` comes behind.
 """
 

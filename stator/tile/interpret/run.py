@@ -22,7 +22,7 @@ from stator.tile.interpret.memory import Memory
 from stator.tile.interpret.program import Program
 from stator.tile.interpret.tiles import Combine
 from stator.tile.ir.core import Block, Function, Module, Operation, Value
-from stator.tile.ir.operators import OPERATORS
+from stator.tile.ir.operators import OPERATORS, Operators
 
 Environment: TypeAlias = dict[Value, Data]
 #: Calls deeper than this are taken to have no end.
@@ -55,6 +55,9 @@ def run(
 class Machine:
     """One program: the values of a function's names at a time."""
 
+    #: What there is; another level of the IR has other operators.
+    operators: Operators = OPERATORS
+
     def __init__(self, module: Module, program: Program) -> None:
         self.module, self.program = module, program
         self.functions: list[Function] = []
@@ -72,7 +75,7 @@ class Machine:
         """The operands of the terminator, after all before it."""
         for operation in block.operations:
             operands = [known[operand] for operand in operation.operands]
-            if OPERATORS[operation.op].is_terminator:
+            if self.operators[operation.op].is_terminator:
                 return operands
             try:
                 found = self.operation(operation, operands, known)
@@ -127,7 +130,7 @@ class Machine:
         def batch(left: Sequence[Data], right: Sequence[Data]) -> list[Data]:
             return [spread(item, left[0].shape) for item in call([*left, *right])]
 
-        each = [OPERATORS[operation.op] for operation in region.operations[:-1]]
+        each = [self.operators[operation.op] for operation in region.operations[:-1]]
         alike = all(operator.elementwise or operator.name == "constant" for operator in each)
         return batch if alike else one_by_one(call)
 
