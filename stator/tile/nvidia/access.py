@@ -1,7 +1,6 @@
 """Global memory: loads and stores of as many elements at once as lie side by side, and atomics.
 
-A thread's registers in a row are one access where the axis analysis says that their pointers are, that the first is
-aligned, and that they have one mask; up to 16 bytes. Accesses are instructions of PTX with a predicate for the mask, so
+So many of a thread's registers in a row are one access as the operation says (`stator.tile.gpu.coalesce`). Accesses are instructions of PTX with a predicate for the mask, so
 that nothing branches. Of threads that hold the same element one stores it.
 Neighbours: `kernel` calls these for its operations, `threads` has registers and words.
 """
@@ -10,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stator.tile.analysis.axes import Axes
 from stator.tile.cpu.casts import memory, pack, register, unpack
 from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.types import DType, Element, Pointer
 from stator.tile.nvidia.exchange import through_memory
-from stator.tile.nvidia.places import Places
 from stator.tile.nvidia.writer import Registers, Results, Writer, operation
 
-_WIDEST = 16
 #: Letters of the registers of words, by their bits; there are none of 8.
 _LETTERS = {8: "h", 16: "h", 32: "r", 64: "l"}
 
@@ -28,31 +24,6 @@ def pointee(value: Value) -> Element:
     element = value.type.element
     assert isinstance(element, Pointer)
     return element.to
-
-
-def width(axes: Axes, mask: Axes | None, places: Places, element: Element) -> int:
-    """How many registers in a row are one access."""
-    if not places.shape:
-        return 1
-    best = 1
-    for axis, size in enumerate(places.shape):
-        stride = 1
-        for inner in places.shape[axis + 1 :]:
-            stride *= inner
-        run = min(axes.contiguity[axis], max(axes.divisibility[axis] // element.itemsize, 1), size)
-        if mask is not None:
-            run = min(run, mask.constancy[axis])
-        run = min(run, _WIDEST // element.itemsize)
-        best = max(best, _in_a_row(places, stride, run))
-    return best
-
-
-def _in_a_row(places: Places, stride: int, most: int) -> int:
-    found, bit = 1, 0
-    while bit < len(places.registers) and found * 2 <= most and places.registers[bit] == stride * found:
-        found, bit = found * 2, bit + 1
-    rest = places.registers[bit:] + places.threads
-    return found if all(basis // stride & (found - 1) == 0 for basis in rest) else 1
 
 
 def _words(element: Element, count: int) -> tuple[int, int]:
@@ -103,7 +74,7 @@ def load(w: Writer, o: Operation) -> Results:
     pointers, places, element = w.get(o.operands[0]), w.places(o.operands[0]), pointee(o.operands[0])
     mask = w.get(o.operands[1]) if len(o.operands) > 1 else None
     other = w.get(o.operands[2]) if len(o.operands) > 2 else None
-    count = width(w.axes(o.operands[0]), w.axes(o.operands[1]) if mask else None, places, element)
+    count = o.attrs["vector"]
     w.before_access(o)
     found: dict[int, str] = {}
     for first in places.first:
@@ -141,12 +112,17 @@ def _load(
     return _from_words(w, element, w.assembly(access, constraints, [type_] * number, given), count)
 
 
+def global_load(w: Writer, element: Element, pointer: str, mask: str, other: Sequence[str] | None) -> list[str]:
+    """One element, where a mask holds."""
+    return _load(w, element, pointer, 1, mask, other, "ld.global")
+
+
 @operation("store")
 def store(w: Writer, o: Operation) -> Results:
     pointers, places, element = w.get(o.operands[0]), w.places(o.operands[0]), pointee(o.operands[0])
     values = w.get(o.operands[1])
     mask = w.get(o.operands[2]) if len(o.operands) > 2 else None
-    count = width(w.axes(o.operands[0]), w.axes(o.operands[2]) if mask else None, places, element)
+    count = o.attrs["vector"]
     w.before_access(o)
     alone = w.is_first(places.alone)
     for first in places.first:

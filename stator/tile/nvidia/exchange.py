@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from stator.tile.cpu.casts import register
 from stator.tile.ir.types import Element
+from stator.tile.layouts.bits import Span
 from stator.tile.nvidia.places import LANES, Places, combined
 from stator.tile.nvidia.threads import Threads, padded_size
 
@@ -56,9 +57,9 @@ def _by_shuffles(
     """Each lane asks one of its warp: for lanes and registers alike, where an element lies follows from its bits."""
     if have.warps != want.warps:
         return None
-    solver = _Solver([*have.registers, *have.lanes])
-    by_lane = [solver.solve(basis) for basis in want.lanes]
-    by_register = [solver.solve(each) for each in want.elements]
+    span = Span([*have.registers, *have.lanes])
+    by_lane = [span.express(basis) for basis in want.lanes]
+    by_register = [span.express(each) for each in want.elements]
     if None in by_lane or None in by_register:
         return None
     count = len(have.registers)
@@ -99,24 +100,3 @@ def _shuffle(
 def select(threads: Threads, element: Element, condition: str, a: str, b: str) -> str:
     """Of two values in registers the first where a condition holds."""
     return threads.m.select(condition, register(element), a, b)
-
-
-class _Solver:
-    """Which bases' exclusive or an element is, as bits; None if it is none."""
-
-    def __init__(self, bases: Sequence[int]) -> None:
-        self.rows: list[tuple[int, int]] = []
-        for bit, basis in enumerate(bases):
-            value, bits = self._reduce(basis, 1 << bit)
-            if value:
-                self.rows.append((value, bits))
-
-    def _reduce(self, value: int, bits: int) -> tuple[int, int]:
-        for row, row_bits in self.rows:
-            if value ^ row < value:
-                value, bits = value ^ row, bits ^ row_bits
-        return value, bits
-
-    def solve(self, value: int) -> int | None:
-        rest, bits = self._reduce(value, 0)
-        return None if rest else bits

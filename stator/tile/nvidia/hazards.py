@@ -11,7 +11,7 @@ from __future__ import annotations
 from stator.tile.ir.core import Function, Operation, Value
 
 _WRITES = ("store", "atomic_rmw", "atomic_cas")
-_ACCESSES = ("load", *_WRITES)
+_ACCESSES = ("load", "async_copy", *_WRITES)
 #: Operators whose result points into what their first operand points into.
 _VIEWS = frozenset(
     "addptr splat broadcast reshape expand_dims permute bitcast convert_layout join split cat gather".split()
@@ -48,7 +48,7 @@ class Hazards:
 
     def meets(self, o: Operation) -> bool:
         """Whether an access has to wait; it is noted, and all before it forgotten if so."""
-        pointer, writes = o.operands[0], o.op in _WRITES
+        pointer, writes = _pointer(o), o.op in _WRITES
         root = self.root(pointer)
         waits = any(
             (writes or written) and (root is None or other is None or other is root) and by is not pointer
@@ -64,4 +64,9 @@ class Hazards:
         for region in loop.regions:
             for o in region.walk():
                 if o.op in _ACCESSES:
-                    self._since.add((self.root(o.operands[0]), None, o.op in _WRITES))
+                    self._since.add((self.root(_pointer(o)), None, o.op in _WRITES))
+
+
+def _pointer(o: Operation) -> Value:
+    """The pointers of an access; a copy has its buffer before them."""
+    return o.operands[1 if o.op == "async_copy" else 0]

@@ -9,18 +9,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stator.tile.analysis.axes import analyse
 from stator.tile.cpu.casts import cast, register
 from stator.tile.ir.core import Function, Value
-from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.types import F32, DType
-from stator.tile.nvidia import access, along, effects, elementwise, products, shapes
+from stator.tile.nvidia import access, along, buffers, effects, elementwise, products, shapes
 from stator.tile.nvidia.places import LANES, Places
 from stator.tile.nvidia.threads import SHARED
 from stator.tile.nvidia.writer import HANDLERS, Writer
 
 #: The files that fill the table of what writes operators.
-PARTS = (access, along, effects, elementwise, products, shapes)
+PARTS = (access, along, buffers, effects, elementwise, products, shapes)
 assert HANDLERS
 TRIPLE = "nvptx64-nvidia-cuda"
 _ALIGN = 16
@@ -50,8 +48,7 @@ def write(
     registers: int | None = None,
 ) -> Text:
     """The text of a function whose tiles are laid out so, for `sm_<architecture>`."""
-    axes = analyse(function, lambda op: op in OPERATORS and OPERATORS[op].elementwise)
-    w = Writer(function, layouts, axes, warps, architecture, (kept + _ALIGN - 1) // _ALIGN * _ALIGN)
+    w = Writer(function, layouts, warps, architecture, (kept + _ALIGN - 1) // _ALIGN * _ALIGN)
     for number, param in enumerate(function.params):
         w.values[param] = [_parameter(w, param, f"%a{number}")]
     w.block(function.body)

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-LANES = 5
+from stator.tile.layouts.bits import Span
+from stator.tile.layouts.bits import apply as combined
+from stator.tile.layouts.linear import LANES
+
 
 
 def one_bit(number: int) -> bool:
@@ -24,15 +27,6 @@ def one_bit(number: int) -> bool:
 def bits_of(size: int) -> int:
     """How many bits a size has, which is a power of two."""
     return size.bit_length() - 1
-
-
-def combined(bases: Sequence[int], number: int) -> int:
-    """The exclusive or of the bases of the bits that are set."""
-    found = 0
-    for bit, basis in enumerate(bases):
-        if number >> bit & 1:
-            found ^= basis
-    return found
 
 
 @dataclass(frozen=True)
@@ -71,8 +65,11 @@ class Places:
 
     @cached_property
     def alone(self) -> int:
-        """The bits of a thread's number that change nothing: who has none of them set speaks for the others."""
-        return sum([1 << bit for bit, basis in enumerate(self.threads) if basis == 0])
+        """The bits of a thread's number that give nothing new: who has none of them set speaks for the others."""
+        span, found = Span(self.registers), 0
+        for bit, basis in enumerate(self.threads):
+            found |= 0 if span.add(basis) else 1 << bit
+        return found
 
     @cached_property
     def first(self) -> tuple[int, ...]:

@@ -2,21 +2,24 @@
 
 Tensor cores multiply 16 by 8 results of a warp at a time (`mma.sync`): a lane has two neighbours of a row and two more
 eight rows below, and words of 32 bits of the operands. Whatever the layouts of an operation are, its operands are
-fetched in those that the instruction wants, which costs nothing where they are these already.
-Neighbours: `exchange` fetches; `stator.tile.layouts.mma` describes the same layouts for layout assignment.
+taken in those that the instruction wants, which are the same registers where layouts are assigned for it.
+Neighbours: `stator.tile.layouts.mma` has these layouts, `stator.tile.gpu.matmul` decides which products are such.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
-from stator.tile.cpu.casts import cast, memory, pack, register, rounded
+from stator.tile.cpu.casts import cast, memory, pack, register
+from stator.tile.cpu.refused import Refused
+from stator.tile.gpu.operators import buffer, content
 from stator.tile.ir.core import Operation, Value
-from stator.tile.ir.types import BF16, F16, F32, F64, DType, Element
+from stator.tile.ir.types import BF16, F16, F32, DType
+from stator.tile.layouts.bits import apply as combined
 from stator.tile.nvidia.exchange import fetch
-from stator.tile.nvidia.places import Places, bits_of, coordinates, element_at, permuted
+from stator.tile.nvidia.places import Places, bits_of, coordinates, element_at
+from stator.tile.nvidia.threads import SHARED
 from stator.tile.nvidia.writer import Registers, Results, Writer, operation
 
 ROWS, COLUMNS = 16, 8
@@ -42,8 +45,6 @@ def _signed(dtype: DType) -> str:
 
 def instruction(dtype: DType, precision: str) -> Instruction | None:
     """That for operands of a dtype, or None where sums of products are to be computed in full."""
-    if dtype.is_fp8:
-        return Instruction("f16", "f32", F16, 2)
     if dtype in (F16, BF16):
         return Instruction(dtype.name, "f32", dtype, 2)
     if dtype == F32 and precision != "ieee":
@@ -56,32 +57,6 @@ def instruction(dtype: DType, precision: str) -> Instruction | None:
 def _last(shape: Sequence[int], row: int, column: int) -> int:
     """The element of the first matrix of a batch."""
     return element_at([*[0] * (len(shape) - 2), row, column], shape)
-
-
-def result_places(shape: tuple[int, ...], warps: int) -> Places:
-    """A layout of results of tensor cores: warps side by side along the longer axis first."""
-    rows, columns = shape[-2:]
-    bases = [_last(shape, 0, 1), _last(shape, 8, 0)]
-    lanes = tuple([_last(shape, row, column) for row, column in ((0, 2), (0, 4), (1, 0), (2, 0), (4, 0))])
-    down = [_last(shape, 1 << bit, 0) for bit in range(4, bits_of(rows))]
-    across = [_last(shape, 0, 1 << bit) for bit in range(3, bits_of(columns))]
-    batch = [1 << bit for bit in range(bits_of(rows * columns), bits_of(prod(shape)))]
-    taken: list[int] = []
-    for _ in range(bits_of(warps)):
-        longer = down if len(down) >= len(across) else across
-        taken.append(longer.pop(0) if longer else batch.pop(0) if batch else 0)
-    return Places(shape, tuple(bases + across + down + batch), lanes, tuple(taken))
-
-
-def is_result(places: Places) -> bool:
-    """Whether a layout is one of results of tensor cores."""
-    shape = places.shape
-    lanes = tuple([_last(shape, row, column) for row, column in ((0, 2), (0, 4), (1, 0), (2, 0), (4, 0))])
-    if places.lanes != lanes or not {_last(shape, 0, 1), _last(shape, 8, 0)} <= set(places.registers):
-        return False
-    inner = {_last(shape, 0, 1), _last(shape, 8, 0)}
-    rest = [coordinates(b, shape) for b in (*places.registers, *places.warps) if b not in inner]
-    return places.origin == 0 and all(place[-2] % ROWS == 0 and place[-1] % COLUMNS == 0 for place in rest)
 
 
 def operand_places(result: Places, shape: tuple[int, ...], outer: int, width: int) -> Places:
@@ -107,36 +82,29 @@ def operand_places(result: Places, shape: tuple[int, ...], outer: int, width: in
     )
 
 
-@operation("dot")
-def dot(w: Writer, o: Operation) -> Results:
-    a, b, acc = (operand.type for operand in o.operands)
-    dtype = a.element
+@operation("mma")
+def mma(w: Writer, o: Operation) -> Results:
+    dtype = o.operands[0].type.element
     assert isinstance(dtype, DType)
     found = instruction(dtype, o.attrs["precision"])
-    rows, columns, inner = acc.shape[-2], acc.shape[-1], a.shape[-1]
-    if found is None or rows < ROWS or columns < COLUMNS or inner < found.inner:
-        return [_sums(w, o)]
+    if found is None:
+        raise Refused("mma", f"tensor cores do not multiply {dtype}", o.location)
     return [_by_tensor_cores(w, o, found)]
+
+
+@operation("dot")
+def dot(w: Writer, o: Operation) -> Results:
+    return [_sums(w, o)]
 
 
 def _by_tensor_cores(w: Writer, o: Operation, by: Instruction) -> Registers:
     left, right, acc = o.operands
-    given = w.places(acc)
-    places = given if is_result(given) else result_places(acc.type.shape, w.warps)
-    sums = fetch(w, acc.type.element, w.get(acc), given, places)
+    places = w.places(acc)
     operands = []
     for value, outer in ((left, -2), (right, -1)):
         want = operand_places(places, value.type.shape, outer, by.width)
-        element = value.type.element
-        registers = fetch(w, element, w.get(value), w.places(value), want)
-        if isinstance(element, DType) and element.is_fp8:
-            registers = [cast(w.m, element, F16, "rtne", register_) for register_ in registers]
-        operands.append((registers, want))
-    found = _Tiles(w, by, places, operands, o.attrs["precision"]).run(sums)
-    result = acc.type.element
-    if isinstance(result, DType) and result.bits == 16:
-        found = [rounded(w.m, result, value) for value in found]
-    return fetch(w, result, found, places, w.places(o.result))
+        operands.append((fetch(w, value.type.element, w.get(value), w.places(value), want), want))
+    return _Tiles(w, by, places, operands, o.attrs["precision"]).run(w.get(acc))
 
 
 class _Tiles:
@@ -224,30 +192,13 @@ class _Tiles:
 # ---- sums of products
 
 
-def _wide(result: Element) -> DType:
-    assert isinstance(result, DType)
-    return F64 if result == F64 else F32 if result.is_float else result
-
-
 def _sums(w: Writer, o: Operation) -> Registers:
-    """Both operands in shared memory, a column of the left and a row of the right one after the other."""
+    """Operands in buffers: at each place of the inner axis a thread reads what its results are made of."""
     left, right, acc = o.operands
-    places, wide = w.places(o.result), _wide(acc.type.element)
-    sums = fetch(w, acc.type.element, w.get(acc), w.places(acc), places)
-    order = (*range(acc.type.rank - 2), acc.type.rank - 1, acc.type.rank - 2)
-    have = w.places(left)
-    turned_shape = tuple([left.type.shape[axis] for axis in order])
-    turned = have.through(permuted(order, left.type.shape), turned_shape)
-    read = [_Operand(w, left, turned, -2, places), _Operand(w, right, w.places(right), -1, places)]
-    end = 0
-    for operand in read:
-        operand.offset = end
-        end += (operand.nbytes + 15) // 16 * 16
-    w.exchange(end)
-    for operand in read:
-        operand.write()
-    w.barrier()
-    type_ = register(wide)
+    places, wide = w.places(acc), acc.type.element
+    assert isinstance(wide, DType)
+    read = [_Operand(w, left, -2, places), _Operand(w, right, -1, places)]
+    type_, sums = register(wide), w.get(acc)
     slots = {each: w.code.memory(type_, align=8) for each in places.first}
     for each, slot in slots.items():
         w.code.store(type_, sums[each], slot)
@@ -258,10 +209,7 @@ def _sums(w: Writer, o: Operation) -> Registers:
             place = places.elements[each]
             w.code.store(type_, _multiply_add(w, wide, columns(place), rows(place), w.code.load(type_, slot)), slot)
     found = {each: w.code.load(type_, slot) for each, slot in slots.items()}
-    result = acc.type.element
-    assert isinstance(result, DType)
-    values = [found[places.at[each]] for each in places.elements]
-    return [rounded(w.m, result, value) for value in values] if result.bits == 16 else values
+    return [found[places.at[each]] for each in places.elements]
 
 
 def _multiply_add(w: Writer, wide: DType, a: str, b: str, total: str) -> str:
@@ -272,37 +220,52 @@ def _multiply_add(w: Writer, wide: DType, a: str, b: str, total: str) -> str:
 
 
 class _Operand:
-    """An operand in shared memory, its inner axis before that which the result has."""
+    """An operand of sums of products, in a buffer."""
 
-    def __init__(self, w: Writer, value: Value, have: Places, outer: int, result: Places) -> None:
-        assert isinstance(value.type.element, DType)
-        self.w, self.value, self.have, self.outer, self.result = w, value, have, outer, result
-        self.dtype, self.offset = value.type.element, 0
-        self.nbytes = prod(have.shape) * self.dtype.itemsize
-
-    def write(self) -> None:
-        self.w.write_plain(self.dtype, self.w.get(self.value), self.have, self.offset)
+    def __init__(self, w: Writer, value: Value, outer: int, result: Places) -> None:
+        self.w, self.outer, self.result = w, outer, result
+        self.dtype, self.shared = content(value.type), buffer(value.type)
+        (self.base,) = w.get(value)
 
     def place(self, element: int) -> int:
-        """Where the first inner element lies that a result is made of, in elements."""
+        """The element of the buffer that a result's begins with."""
         *batch, row, column = coordinates(element, self.result.shape)
-        return element_at([*batch, 0, row if self.outer == -2 else column], self.have.shape)
+        first = (row, 0) if self.outer == -2 else (0, column)
+        return combined(self.shared.places, element_at([*batch, *first], self.shared.shape))
 
     def reader(self, step: str, wide: DType) -> Callable[[int], str]:
         """What gives the number for a result's element, at a place of the inner axis."""
         w, m, size = self.w, self.w.m, self.dtype.itemsize
-        base = w.thread_bits([self.place(basis) * size for basis in self.result.threads])
-        row = m.op("mul", "i32", step, str(self.have.shape[-1] * size))
+        shape = self.shared.shape
+        stride = 1 if self.outer == -2 else shape[-1]
+        inner = shape[-1] if self.outer == -2 else shape[-2]
+        row = self._along(step, [combined(self.shared.places, stride << bit) for bit in range(bits_of(inner))])
+        mine = m.op("xor", "i32", row, w.thread_bits([self.place(basis) for basis in self.result.threads]))
         known: dict[int, str] = {}
 
         def read(element: int) -> str:
             at = self.place(element)
             if at not in known:
-                byte = m.op("add", "i32", m.op("xor", "i32", base, str(at * size)), row)
-                (value,) = w.take(self.dtype, 1, w.shared(byte, self.offset))
+                place = m.op("xor", "i32", mine, str(at))
+                if self.shared.padding[0]:
+                    interval, pad = self.shared.padding
+                    gaps = m.op("mul", "i32", m.op("udiv", "i32", place, str(interval)), str(pad))
+                    place = m.op("add", "i32", place, gaps)
+                byte = m.op("add", "i32", self.base, m.op("mul", "i32", place, str(size)))
+                where = w.code.value(f"getelementptr i8, ptr addrspace(3) {SHARED}, i32 {byte}")
+                (value,) = w.take(self.dtype, 1, where)
                 known[at] = cast(m, self.dtype, wide, "rtne", value)
             return known[at]
 
         return read
 
-
+    def _along(self, step: str, bases: Sequence[int]) -> str:
+        """What a place of the inner axis adds to the offset."""
+        m, first = self.w.m, bases[0] if bases else 0
+        if all(basis == first << bit for bit, basis in enumerate(bases)):
+            return m.op("mul", "i32", step, str(first))
+        found = "0"
+        for bit, basis in enumerate(bases):
+            part = m.op("and", "i32", m.op("lshr", "i32", step, str(bit)), "1")
+            found = m.op("xor", "i32", found, m.op("mul", "i32", part, str(basis)))
+        return found

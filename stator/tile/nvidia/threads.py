@@ -29,7 +29,7 @@ class Threads:
         self.code = Code()
         self.m = Maker(self.code, 0)
         self.warps, self.kept, self.room = warps, kept, 0
-        self._dirty = False
+        self._dirty, self.barriers = False, 0
         self.code.entry.append("  %tid = call range(i32 0, 1024) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
         self.code.declared["tid"] = "declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()"
         self._elements: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -130,6 +130,7 @@ class Threads:
 
     def barrier(self) -> None:
         """All threads wait for one another, and see what each has written."""
+        self.barriers += 1
         if self.warps == 1:
             self.code.call("void", "llvm.nvvm.bar.warp.sync", ("i32", "-1"), attributes=" convergent nounwind")
         else:

@@ -8,10 +8,9 @@ Neighbours: `threads` has what a thread can do, `kernel` makes the module around
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from stator.tile.analysis.axes import Axes
 from stator.tile.cpu.casts import register
 from stator.tile.cpu.code import literal
 from stator.tile.cpu.refused import Refused
@@ -46,13 +45,12 @@ class Writer(Threads):
         self,
         function: Function,
         layouts: Callable[[Value], Places],
-        axes: Mapping[Value, Axes],
         warps: int,
         architecture: int,
         kept: int = 0,
     ) -> None:
         super().__init__(warps, kept)
-        self.function, self._layouts, self._axes = function, layouts, axes
+        self.function, self._layouts = function, layouts
         self.architecture = architecture
         self.values: dict[Value, Registers] = {}
         self._places: dict[Value, Places] = {}
@@ -73,9 +71,6 @@ class Writer(Threads):
         if value not in self._places:
             self._places[value] = self._layouts(value)
         return self._places[value]
-
-    def axes(self, value: Value) -> Axes:
-        return self._axes[value]
 
     def is_used(self, value: Value) -> bool:
         return self._uses[value] > 0
@@ -153,7 +148,10 @@ class Writer(Threads):
             case "while":
                 found = self._while(o)
             case op if op in HANDLERS:
+                before = self.barriers
                 found = HANDLERS[op](self, o)
+                if o.attrs.get("scratch", -1) >= 0 and self.barriers == before:
+                    self.barrier()  # whoever has put barriers counts on one here
             case op:
                 raise Refused(op, "there is no code for it on a GPU", o.location)
         self.values.update(zip(o.results, found, strict=True))

@@ -15,7 +15,7 @@ from tests.tile.nvidia.machine import Machine
 #: One case in so many is run here.
 STEP = 8
 #: What is refused: functions of libdevice that are in no table yet, and sizes that are no powers of two.
-REFUSED = {"extern", "arange"}
+REFUSED = {"extern", "layout"}
 
 
 @pytest.mark.parametrize("case", cases()[::STEP], ids=str)
