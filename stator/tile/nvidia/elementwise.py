@@ -72,7 +72,7 @@ def select(w: Writer, o: Operation) -> Results:
 @operation("cast")
 def cast(w: Writer, o: Operation) -> Results:
     source, target = _dtype(o), o.attrs["dtype"]
-    return _each(w, o, lambda a: formulas.cast(w.m, source, target, o.attrs["rounding"], a))
+    return _each(w, o, lambda a: formulas.cast(w.m, w.architecture, source, target, o.attrs["rounding"], a))
 
 
 @operation("bitcast")

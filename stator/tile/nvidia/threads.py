@@ -22,12 +22,23 @@ _ROW, _GAP = 128, 16
 _WIDEST = 16
 
 
+class ThreadMaker(Maker):
+    """Writes operations on single numbers, with what a GPU has instructions for."""
+
+    def __init__(self, code: Code) -> None:
+        super().__init__(code, 0)
+
+    def to_bfloat(self, value: str) -> str:
+        short = self.bits("bfloat", "i16", self.convert("fptrunc", "float", "bfloat", value))
+        return self.bits("i32", "float", self.op("shl", "i32", self.convert("zext", "i16", "i32", short), "16"))
+
+
 class Threads:
     """Writes the code of a thread, one of `warps` times 32."""
 
     def __init__(self, warps: int, kept: int = 0) -> None:
         self.code = Code()
-        self.m = Maker(self.code, 0)
+        self.m = ThreadMaker(self.code)
         self.warps, self.kept, self.room = warps, kept, 0
         self._dirty, self.barriers = False, 0
         self.code.entry.append("  %tid = call range(i32 0, 1024) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")

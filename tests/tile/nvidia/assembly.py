@@ -7,6 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from stator.tile.interpret import libdevice
+from stator.tile.interpret.casts import narrow
+from stator.tile.ir.externs import EXTERNS
+from stator.tile.ir.types import DTYPES, F32, F64, I32, I64, Type
+
 Array = Any
 
 
@@ -141,8 +146,65 @@ def _to_tf32(value: Array) -> Array:
     return np.where(np.isfinite(value), rounded, bits)
 
 
+def _fp8(name: str) -> Any:
+    dtype = DTYPES[name]
+
+    def row(high: Array, low: Array) -> Array:
+        return narrow(low, dtype).view(np.uint8).astype(np.uint16)
+
+    return row
+
+
+def _from_fp8(name: str) -> Any:
+    def row(both: Array) -> Array:
+        numbers = (both & 255).astype(np.uint8).view(DTYPES[name].numpy).astype(np.float16)
+        return numbers.view(np.uint16).astype(np.uint32)
+
+    return row
+
+
+def _directed() -> dict[str, Any]:
+    """Instructions that round in a direction, as libdevice's functions of it."""
+    found: dict[str, Any] = {}
+    ways = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
+    for way, name in ways.items():
+        for dtype in (F32, F64):
+            for op, count in {"add": 2, "mul": 2, "div": 2, "fma": 3, "rcp": 1, "sqrt": 1}.items():
+                symbol = f"{op}_{name}"
+                found[f"{op}.{way}.f{dtype.bits}"] = lambda *a, s=symbol, d=dtype, n=count: libdevice.call(
+                    s, [Type(d)] * n, Type(d), *a
+                )
+        integers = {"s32": ("int", I32), "u32": ("uint", I32), "s64": ("ll", I64), "u64": ("ull", I64)}
+        for short, (kind, result) in integers.items():
+            for floating, dtype in (("float", F32), ("double", F64)):
+                symbol = f"{floating}2{kind}_{name}"
+                found[f"cvt.{way}i.{short}.f{dtype.bits}"] = lambda a, s=symbol, d=dtype, r=result: libdevice.call(
+                    s, [Type(d)], Type(r), a
+                ).view(np.dtype(f"u{r.itemsize}"))
+                back = f"{kind}2{floating}_{name}"
+                if back in EXTERNS:
+                    sign = np.dtype(("i" if kind in ("int", "ll") else "u") + str(result.itemsize))
+                    found[f"cvt.{way}.f{dtype.bits}.{short}"] = lambda a, s=back, d=dtype, t=sign, r=result: (
+                        libdevice.call(s, [Type(r)], Type(d), a.view(t)))
+        found[f"cvt.{way}.f32.f64"] = lambda a, s=f"double2float_{name}": libdevice.call(s, [Type(F64)], Type(F32), a)
+    return found
+
+
+def _permuted(a: Array, b: Array, selector: Array) -> Array:
+    found = libdevice.call("byte_perm", [Type(I32)] * 3, Type(I32), *[item.view(np.int32) for item in (a, b, selector)])
+    return found.view(np.uint32)
+
+
 SIMPLE = {
     "cvt.rna.tf32.f32": _to_tf32,
     "ex2.approx.f32": lambda x: np.exp2(x.astype(np.float64)).astype(np.float32),
     "div.full.f32": lambda a, b: (a / b).astype(np.float32),
+    "sqrt.approx.f32": np.sqrt,
+    "rsqrt.approx.f32": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(np.float32),
+    "cvt.rn.satfinite.e4m3x2.f32": _fp8("f8e4nv"),
+    "cvt.rn.satfinite.e5m2x2.f32": _fp8("f8e5"),
+    "cvt.rn.f16x2.e4m3x2": _from_fp8("f8e4nv"),
+    "cvt.rn.f16x2.e5m2x2": _from_fp8("f8e5"),
+    "prmt.b32": _permuted,
+    **_directed(),
 }

@@ -101,13 +101,21 @@ def _brev(number: int, bits: int) -> int:
     return int(f"{number:0{bits}b}"[::-1], 2)
 
 
+def _fshl(a: Array, b: Array, c: Array) -> Array:
+    bits = 8 * a.dtype.itemsize
+    return np.array(
+        [((int(x) << bits | int(y)) << int(n) % bits >> bits) & ((1 << bits) - 1) for x, y, n in zip(a, b, c, strict=True)],
+        a.dtype,
+    )
+
+
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     "fabs": np.abs, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "roundeven": np.rint,
-    "round": lambda a: np.copysign(np.floor(np.abs(a) + 0.5 * (np.abs(a) < 2.0**51)), a) if False else np.copysign(
-        np.where(np.abs(a) - np.floor(np.abs(a)) >= 0.5, np.floor(np.abs(a)) + 1, np.floor(np.abs(a))), a),
+    "round": lambda a: np.copysign(np.floor(np.abs(a)) + (np.abs(a) - np.floor(np.abs(a)) >= 0.5), a),
     "minnum": np.fmin, "maxnum": np.fmax, "minimum": np.minimum, "maximum": np.maximum, "copysign": np.copysign,
     "fma": _fma, "smin": _of_signed(np.minimum), "smax": _of_signed(np.maximum), "umin": np.minimum,
     "umax": np.maximum, "abs": lambda a, *_: np.abs(_signed(a)).view(a.dtype),
     "ctpop": _count(lambda v, bits: v.bit_count()), "ctlz": _count(lambda v, bits: bits - v.bit_length()),
     "cttz": _count(lambda v, bits: (v & -v).bit_length() - 1 if v else bits), "bitreverse": _count(_brev),
+    "fshl": _fshl,
 }  # fmt: skip

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from stator.tile.interpret.casts import narrow
+from stator.tile.ir.types import BF16
 from stator.tile.nvidia.kernel import Text
 from tests.tile.nvidia.assembly import Assembly
 
@@ -425,6 +427,8 @@ def _convert(m: Machine, text: str, op: str) -> Any:
     assert match is not None
     source, value = typed(match.group(1))
     target, given = match.group(2), m.value(source, value)
+    if "bfloat" in (source, target) and op == "fptrunc":
+        return narrow(given, BF16).view(np.uint16)
     if op == "bitcast":
         return _bitcast(m, source, target, given)
     kind = numpy_of(target)
