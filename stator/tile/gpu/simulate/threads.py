@@ -25,6 +25,7 @@ from stator.tile.interpret.compute import Given, constant
 from stator.tile.interpret.memory import Memory
 from stator.tile.interpret.program import Program
 from stator.tile.interpret.run import Machine
+from stator.tile.interpret.tiles import Combine
 from stator.tile.ir.core import Module, Operation
 from stator.tile.ir.rules import pointee
 from stator.tile.ir.types import Type
@@ -33,7 +34,7 @@ from stator.tile.layouts.bits import apply
 from stator.tile.layouts.conversion import Nothing, Registers, Shuffles, ThroughShared, plan_conversion
 from stator.tile.layouts.linear import LANES, Layout
 from stator.tile.layouts.mma import fma_operand
-from stator.tile.layouts.reduction import partial_of, plan_reduction
+from stator.tile.layouts.reduction import Reduction, partial_of, plan_reduction
 from stator.tile.layouts.shared import Shared
 
 Environment: TypeAlias = dict[Any, Any]
@@ -292,12 +293,11 @@ class Threads(Machine):
         have = self.program.compute(operation.op, types, operation.attrs, results, inside)
         found = []
         for value, item, has in zip(operation.results, made, have, strict=True):
-            layout = value.type.layout
-            if not isinstance(layout, Layout):
+            if value.type.is_scalar:
                 assert has.all(), f"{operation.op}: a thread does not have the result"
                 found.append(np.asarray(item).reshape(-1))
                 continue
-            where = numbers(layout)[thread]
+            where = numbers(layout_of(value.type))[thread]
             assert np.asarray(has).reshape(-1)[where].all(), f"{operation.op}: a thread has not all of its part"
             found.append(np.asarray(item).reshape(-1)[where])
         return found
@@ -352,7 +352,7 @@ class Threads(Machine):
         return self.checked(operation, [_scalar(item) if layout.rank == 1 else item for item in held])
 
     def across_warps(
-        self, operation: Operation, plan: Any, layout: Layout, held: list[Data], combine: Any
+        self, operation: Operation, plan: Reduction, layout: Layout, held: list[Data], combine: Combine
     ) -> list[Data]:
         """Parts go to scratch, as `gpu.scratch` counts them: part p of result n is at p * results + n."""
         result = layout.slice(operation.attrs["axis"])
@@ -391,7 +391,7 @@ def _scalar(held: Data) -> Data:
 
 
 def _shuffled(plan: Shuffles, old: Data) -> Data:
-    warps, lanes, registers = old.shape
+    warps, lanes = old.shape[:2]
     new = np.zeros((warps, lanes, len(plan.rounds)), old.dtype)
     for warp, lane in itertools.product(range(warps), range(lanes)):
         for number, (register, step) in enumerate(plan.rounds):
