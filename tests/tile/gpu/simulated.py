@@ -1,0 +1,42 @@
+"""Kernels run thread by thread beside the interpreter of tile IR, whose results they have to give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stator.tile.gpu.operators import parse, text, verify
+from stator.tile.gpu.pipeline import lower
+from stator.tile.gpu.simulate.threads import run as simulate
+from stator.tile.interpret.memory import Memory
+from stator.tile.ir.core import Module
+from tests.tile.interpret.cases import Case, Data
+
+
+def lowered(module: Module, name: str, warps: int = 4, stages: int = 3) -> Module:
+    """A kernel with layouts, which goes through text and the verifier as it is."""
+    found = lower(module, name, warps, stages)
+    again = parse(text(found))
+    verify(again)
+    assert text(again) == text(found)
+    return again
+
+
+def run_case(case: Case, warps: int) -> list[Data]:
+    """What the threads of a program give of a case."""
+    module, results = case.module()
+    arrays = [np.array(data) for _, data in case.operands]
+    arrays += [np.zeros(type_.shape, type_.element.numpy) for type_ in results]
+    run_arrays(lowered(module, "main", warps), "main", arrays)
+    return arrays[len(case.operands) :]
+
+
+def run_arrays(module: Module, name: str, arguments: Sequence[Any], grid: Sequence[int] = (1, 1, 1)) -> None:
+    """A kernel with layouts, on arrays and numbers."""
+    memory, numbers = Memory(), []
+    for i, argument in enumerate(arguments):
+        is_array = isinstance(argument, np.ndarray)
+        numbers.append(memory.add_array(argument, str(i)) if is_array else argument)
+    simulate(module, name, numbers, memory, grid)
