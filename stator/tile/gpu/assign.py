@@ -26,7 +26,7 @@ from stator.tile.gpu.preferences import Preferences
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.types import DType, Pointer, Type
-from stator.tile.layouts.linear import Layout
+from stator.tile.layouts.linear import LANES, Layout
 from stator.tile.layouts.mma import dot_operand
 from stator.tile.layouts.shared import plain
 
@@ -243,6 +243,12 @@ class _Assigner:
         operands = [self.get(source, self.preferences.of(source)), self.get(index, layout)]
         self.settle(operation, self.emit(operation.op, operands, operation, **operation.attrs))
 
+    def split(self, operation: Operation) -> None:
+        """A pair is two scalars, which all threads have; halves of tiles are computed where they are needed."""
+        if not self.postpone(operation):
+            shape = (2,)
+            self.plain(operation, Layout(shape, ((1,),), ((0,),) * LANES, ((0,),) * (self.warps.bit_length() - 1)))
+
     def histogram(self, operation: Operation) -> None:
         layout = self.preferences.of(operation.operands[0])
         self.plain(operation, layout, layout=default_layout(operation.result.type.shape, self.warps))
@@ -376,6 +382,6 @@ def _half(layout: Layout) -> Layout:
 _EMITTERS: Mapping[str, Callable[[_Assigner, Operation], None]] = {
     "load": _Assigner.access, "store": _Assigner.access, "atomic_rmw": _Assigner.access,
     "atomic_cas": _Assigner.access, "reduce": _Assigner.combine, "scan": _Assigner.combine, "sort": _Assigner.combine,
-    "gather": _Assigner.gather, "histogram": _Assigner.histogram, "dot": _Assigner.dot, "if": _Assigner.if_,
+    "gather": _Assigner.gather, "split": _Assigner.split, "histogram": _Assigner.histogram, "dot": _Assigner.dot, "if": _Assigner.if_,
     "for": _Assigner.for_, "while": _Assigner.while_,
 }  # fmt: skip

@@ -124,7 +124,7 @@ def join(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type
 
 def split(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
     if results[0].is_scalar:
-        spread(types[0])
+        require(spread(types[0]).register == ((1,),), f"not every thread has both elements of {types[0]}")
         return [None, None]
     try:
         return [spread(types[0]).split()] * 2

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from stator.tile import launch
+from stator.tile.arguments import Argument
+from stator.tile.frontend.kernel import Compiled
 from stator.tile.gpu.operators import parse, text, verify
 from stator.tile.gpu.pipeline import lower
 from stator.tile.gpu.simulate.threads import run as simulate
 from stator.tile.interpret.memory import Memory
 from stator.tile.ir.core import Module
+from stator.tile.live import LiveMemory
 from tests.tile.interpret.cases import Case, Data
 
 
@@ -40,3 +44,12 @@ def run_arrays(module: Module, name: str, arguments: Sequence[Any], grid: Sequen
         is_array = isinstance(argument, np.ndarray)
         numbers.append(memory.add_array(argument, str(i)) if is_array else argument)
     simulate(module, name, numbers, memory, grid)
+
+
+def run_threads(compiled: Compiled, code: Any, arguments: Mapping[str, Argument], grid: tuple[int, int, int]) -> None:
+    """In place of `launch.run_module`."""
+    options = compiled.module.functions[compiled.name].attrs
+    module = lowered(compiled.module, compiled.name, options.get("num_warps", 4), options.get("num_stages", 3))
+    memory = launch.memory_of(arguments, LiveMemory() if compiled.makes_pointers else Memory())
+    numbers = [number for argument in arguments.values() for number in argument.numbers]
+    simulate(module, compiled.name, numbers, memory, grid)

@@ -11,7 +11,6 @@ from tests.tile.gpu.simulated import run_case
 from tests.tile.interpret.cases import Case
 
 
-
 def has_layouts(case: Case) -> bool:
     """Whether all sizes are powers of two."""
     shapes = [type_.shape for type_ in case.types + list(case.module()[1])]
