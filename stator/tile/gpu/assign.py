@@ -382,6 +382,6 @@ def _half(layout: Layout) -> Layout:
 _EMITTERS: Mapping[str, Callable[[_Assigner, Operation], None]] = {
     "load": _Assigner.access, "store": _Assigner.access, "atomic_rmw": _Assigner.access,
     "atomic_cas": _Assigner.access, "reduce": _Assigner.combine, "scan": _Assigner.combine, "sort": _Assigner.combine,
-    "gather": _Assigner.gather, "split": _Assigner.split, "histogram": _Assigner.histogram, "dot": _Assigner.dot, "if": _Assigner.if_,
-    "for": _Assigner.for_, "while": _Assigner.while_,
+    "gather": _Assigner.gather, "split": _Assigner.split, "histogram": _Assigner.histogram, "dot": _Assigner.dot,
+    "if": _Assigner.if_, "for": _Assigner.for_, "while": _Assigner.while_,
 }  # fmt: skip

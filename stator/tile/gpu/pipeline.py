@@ -1,24 +1,82 @@
 """The passes from a kernel's tile IR to tile IR with layouts, in order.
 
-A pass is a record: a name, what it does to the function, and whether it works before or behind `assign`, which gives
-layouts. Neighbours: each pass has a file; a back end takes what comes out.
+A pass is a name and what it does to a function, by the options of the launch: it changes the function, or gives another
+one. `STATOR_TILE_PASSES=<kernel>` prints that kernel behind each pass. A target that has more units (warp groups,
+copies of tiles) puts passes of its own into the table. Neighbours: each pass has a file; a back end takes the result.
 """
 
 from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from stator.tile.cpu.prepare import prepare
 from stator.tile.gpu.allocate import allocate
 from stator.tile.gpu.assign import assign
 from stator.tile.gpu.barriers import insert_barriers
-from stator.tile.gpu.operators import verify
-from stator.tile.ir.core import Module
+from stator.tile.gpu.operators import GPU_OPERATORS, verify
+from stator.tile.gpu.pipelining import pipeline_loops
+from stator.tile.gpu.simplify import join_equal, leave_loops, remove_unused
+from stator.tile.ir.core import Function, Module
+from stator.tile.ir.operators import OPERATORS
+from stator.tile.ir.text import module_text
 
 
-def lower(module: Module, name: str, num_warps: int = 4, num_stages: int = 3) -> Module:
-    """The kernel of a module with layouts, verified: one function, whose attributes have `num_warps` and `shared`."""
-    function = assign(prepare(module, name, sums=False), num_warps)
-    allocate(function)
-    insert_barriers(function)
+@dataclass(frozen=True)
+class Choices:
+    """What a launch chooses: how many warps a program has, and how many turns of a loop are on their way."""
+
+    num_warps: int = 4
+    num_stages: int = 3
+
+
+@dataclass(frozen=True)
+class Pass:
+    """`run` gives another function, or None where it has changed the one it was given."""
+
+    name: str
+    run: Callable[[Function, Choices], Function | None]
+    has_layouts: bool = True  # behind it
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("join", lambda function, choices: join_equal(function, OPERATORS), has_layouts=False),
+    Pass("assign", lambda function, choices: assign(function, choices.num_warps)),
+    Pass("join_laid_out", lambda function, choices: join_equal(function, GPU_OPERATORS)),
+    Pass("leave_loops", lambda function, choices: leave_loops(function, GPU_OPERATORS)),
+    Pass("pipeline", lambda function, choices: pipeline_loops(function, choices.num_stages)),
+    Pass("join_copied", lambda function, choices: join_equal(function, GPU_OPERATORS)),
+    Pass("leave_loops_copied", lambda function, choices: leave_loops(function, GPU_OPERATORS)),
+    Pass("remove_unused", lambda function, choices: remove_unused(function, GPU_OPERATORS)),
+    Pass("allocate", lambda function, choices: allocate(function)),
+    Pass("barriers", lambda function, choices: insert_barriers(function)),
+)
+
+
+def lower(
+    module: Module,
+    name: str,
+    num_warps: int = 4,
+    num_stages: int = 3,
+    after: Callable[[Pass, Module], None] | None = None,
+) -> Module:
+    """The kernel of a module with layouts, verified: one function, whose attributes have `num_warps` and `shared`.
+
+    `after` is called behind each pass, with the module as it is then.
+    """
+    choices = Choices(num_warps, num_stages)
+    function = prepare(module, name, sums=False)
+    printed = os.environ.get("STATOR_TILE_PASSES") == name
+    for each in PASSES:
+        function = each.run(function, choices) or function
+        current = Module({name: function})
+        if printed:
+            operators = GPU_OPERATORS if each.has_layouts else OPERATORS
+            print(f"# behind {each.name}\n{module_text(current, operators=operators)}", file=sys.stderr)
+        if after is not None:
+            after(each, current)
     lowered = Module({name: function})
     verify(lowered)
     return lowered
