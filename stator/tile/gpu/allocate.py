@@ -16,6 +16,9 @@ from stator.tile.ir.core import Block, Function, Operation
 
 #: Buffers begin at multiples of so many bytes: what rows of banks, and copies of tiles, want.
 ALIGNMENT = 128
+#: Scratch of operations that are so near to one another is apart, for then no barrier is needed between them, unless
+#: more than so many bytes come of it.
+APART, ENOUGH = 24, 32768
 
 
 @dataclass
@@ -52,7 +55,15 @@ class _Numbering:
 
 def allocate(function: Function) -> None:
     """Sets `offset` and `scratch` of all operations, and the function's attribute `shared`, in bytes."""
-    needs = _needs(function)
+    for apart in (APART, 0):
+        needs = _needs(function, apart)
+        _place(needs)
+        function.attrs["shared"] = max([need.offset + need.size for need in needs], default=0)
+        if function.attrs["shared"] <= ENOUGH:
+            break
+
+
+def _place(needs: list[_Need]) -> None:
     placed: list[_Need] = []
     for need in sorted(needs, key=lambda need: (-need.size, need.first)):
         taken = sorted([(o.offset, o.offset + o.size) for o in placed if o.first <= need.last and need.first <= o.last])
@@ -62,14 +73,13 @@ def allocate(function: Function) -> None:
             need.offset = max(need.offset, _up(end))
         placed.append(need)
         need.operation.attrs[need.attribute] = need.offset
-    function.attrs["shared"] = max([need.offset + need.size for need in needs], default=0)
 
 
 def _up(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
-def _needs(function: Function) -> list[_Need]:
+def _needs(function: Function, apart: int) -> list[_Need]:
     numbering, owner = _Numbering(function), owners(function)
     found: dict[int, _Need] = {}
     for operation in function.body.walk():
@@ -78,7 +88,7 @@ def _needs(function: Function) -> list[_Need]:
             size = buffer_bytes(operation.result.type)
             found[id(operation)] = _Need(operation, "offset", size, number, number)
         elif size := scratch_bytes(operation):
-            found[-id(operation)] = _Need(operation, "scratch", size, number, number)
+            found[-id(operation)] = _Need(operation, "scratch", size, number, number + apart)
         for operand in operation.operands:
             if operand in owner and operation.op not in PARTS:
                 need = found[id(owner[operand])]

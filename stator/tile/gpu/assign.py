@@ -23,6 +23,7 @@ from stator.tile.gpu.matmul import Products, multiplied, summed
 from stator.tile.gpu.operators import builder as gpu_builder
 from stator.tile.gpu.operators import content
 from stator.tile.gpu.preferences import Preferences
+from stator.tile.gpu.views import BACKWARD, VIEWS
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.types import DType, Pointer, Type
@@ -31,8 +32,6 @@ from stator.tile.layouts.mma import dot_operand
 from stator.tile.layouts.shared import plain
 
 Place: TypeAlias = tuple[Value, Layout | None]
-#: Operators that show tiles in other shapes, or make them of scalars: they are computed where they are needed.
-VIEWS = frozenset("constant arange splat broadcast expand_dims reshape permute join split cat".split())
 #: Operations up to which a tile is computed again rather than converted.
 AGAIN = 24
 
@@ -71,6 +70,7 @@ class _Assigner:
         self.lazy: dict[Value, Operation] = {}
         self.costs: dict[Value, int] = {}
         self.homes: dict[Value, Layout] = {}
+        self.casts: dict[Value, Operation] = {}  # eager ones, to a wider dtype
 
     # ---- values
 
@@ -104,12 +104,21 @@ class _Assigner:
                 return known
             base = elsewhere
         else:
+            narrow = self.casts.get(value)
+            if narrow is not None:
+                return self.keep(value, layout, self.emit_cast(narrow, layout))
             home = self.found(value, self.homes[value])
             assert home is not None
             base = home
         (made,) = self.builder.emit("convert_layout", [base], {"layout": layout})
         self.builder.rename(made, value.name)
         return self.keep(value, layout, made)
+
+    def emit_cast(self, operation: Operation, layout: Layout) -> Value:
+        """What a cast makes wider, converted before it is: fewer bytes move."""
+        (made,) = self.emit("cast", [self.get(operation.operands[0], layout)], operation, **operation.attrs)
+        self.builder.rename(made, operation.result.name)
+        return made
 
     def elsewhere(self, value: Value) -> Value | None:
         """A lazy value in any layout in which it has been computed."""
@@ -145,7 +154,7 @@ class _Assigner:
             case "arange" | "splat":
                 attrs["layout"] = layout
                 operands = [self.scalar(operand) for operand in operation.operands]
-            case op if op in _BACKWARD and not operation.operands[0].type.is_scalar:
+            case op if op in BACKWARD and not operation.operands[0].type.is_scalar:
                 self.viewed(operation, layout)
                 return
             case "expand_dims" | "reshape" | "join":
@@ -160,7 +169,7 @@ class _Assigner:
 
     def viewed(self, operation: Operation, layout: Layout) -> None:
         """A tile in another shape: operands in the layout that the result's asks of them, which may give another."""
-        wanted = _BACKWARD[operation.op](operation, layout)
+        wanted = BACKWARD[operation.op](operation, layout)
         operands = [self.get(operand, wanted) for operand in operation.operands]
         attrs = {**operation.attrs, **({"layout": layout} if operation.op == "broadcast" else {})}
         made = self.emit(operation.op, operands, operation, **attrs)
@@ -209,6 +218,10 @@ class _Assigner:
         tiles = [value for value in (*operation.results, *operation.operands) if not value.type.is_scalar]
         layout = self.preferences.of(tiles[0]) if tiles else None
         self.plain(operation, layout)
+        if operation.op == "cast" and layout is not None:
+            before, after = operation.operands[0].type.element, operation.result.type.element
+            if before.itemsize < after.itemsize:
+                self.casts[operation.result] = operation
 
     def plain(self, operation: Operation, wanted: Layout | None, **attrs: Any) -> None:
         """With all operands in one layout."""
@@ -227,8 +240,11 @@ class _Assigner:
         return made
 
     def access(self, operation: Operation) -> None:
-        layout = None if operation.operands[0].type.is_scalar else self.coalescing.layout(operation)
-        attrs = {}
+        """Loads where they are wanted; what writes, as it goes to memory best."""
+        layout, attrs = None, {}
+        if not operation.operands[0].type.is_scalar:
+            loads = operation.op == "load"
+            layout = self.preferences.of(operation.result) if loads else self.coalescing.layout(operation)
         if layout is not None and operation.op in ("load", "store"):
             attrs["vector"] = self.coalescing.vector(operation, layout)
         self.plain(operation, layout, **attrs)
@@ -353,30 +369,6 @@ class _Assigner:
         with self.body(body, made[1]):
             self.yields(body, carried)
         self.settle(operation, self.builder.emit("while", starts, operation.attrs, made, operation.location))
-
-
-#: An operator that shows a tile in another shape → the layout of its operands for that of its result.
-_BACKWARD: dict[str, Callable[[Operation, Layout], Layout | None]] = {
-    "broadcast": lambda operation, layout: layout.squash(
-        [axis for axis, size in enumerate(operation.operands[0].type.shape) if size != layout.shape[axis]]
-    ),
-    "expand_dims": lambda operation, layout: layout.squeeze(operation.attrs["axis"]),
-    "permute": lambda operation, layout: layout.transpose(_inverse(operation.attrs["order"])),
-    "reshape": lambda operation, layout: layout.reshape(operation.operands[0].type.shape),
-    "join": lambda operation, layout: layout.slice(layout.rank - 1),
-    "split": lambda operation, layout: layout.join(),
-    "cat": lambda operation, layout: _half(layout),
-}
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return [list(order).index(axis) for axis in range(len(order))]
-
-
-def _half(layout: Layout) -> Layout:
-    """Of the tiles that are put one behind the other along axis 0: the upper half as the lower one."""
-    shape = (layout.shape[0] // 2, *layout.shape[1:])
-    return layout.map(shape, lambda base: (base[0] & (shape[0] - 1), *base[1:]), drop=True)
 
 
 _EMITTERS: Mapping[str, Callable[[_Assigner, Operation], None]] = {

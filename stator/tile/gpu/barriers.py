@@ -17,6 +17,8 @@ from stator.tile.gpu.operators import builder
 from stator.tile.ir.core import Block, Function, Operation
 
 _Touched = frozenset[Bytes]
+#: Operators that, where they work in scratch, have all threads wait for one another, whatever becomes of the result.
+_WAITS = frozenset(["convert_layout", "reduce"])
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,10 @@ class _Inserter:
             case "for" | "while":
                 return self.loop(operation, since, insert)
         scratch = scratch_of(operation)
-        if scratch is not None:
+        if scratch is not None and operation.op in _WAITS:
             return replace(since.passed(), reads=frozenset([scratch]))
+        if scratch is not None:
+            return since | _Since(reads=frozenset([scratch]), writes=frozenset([scratch]))
         return since | _Since(
             self.touched(operation, READS),
             self.touched(operation, WRITES),

@@ -10,8 +10,8 @@
 There are as many slots as stages: in a turn the slot is filled that was read in the turn before, behind the barrier
 that the arrived copies want anyway, so one barrier a turn is enough. Where an address depends on what the loop loads,
 or the loop writes to global memory, which its loads may read, loads stay as they are.
-Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own (TMA)
-would be another way to fill a slot here.
+Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own
+(TMA) would be another way to fill a slot here.
 """
 
 from __future__ import annotations

@@ -8,17 +8,21 @@ Neighbours: `coalesce` and `matmul` have the layouts of accesses and products; `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from stator.tile.gpu.coalesce import Coalescing, default_layout
+from stator.tile.gpu.flow import Flow
 from stator.tile.gpu.matmul import Products
+from stator.tile.gpu.views import BACKWARD, FORWARD
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.layouts.blocked import blocked
 from stator.tile.layouts.linear import LANES, Layout, LayoutError
 
 _ROUNDS = 4
+#: Bytes of a row that may be loaded by more threads than one, and of what each of them has of it.
+ROW_BYTES, THREAD_BYTES = 4096, 64
 
 
 class Preference(NamedTuple):
@@ -31,19 +35,10 @@ class Preference(NamedTuple):
 #: How strong preferences are: of what has to be somewhere, of accesses, of products.
 NONE, ACCESS, PRODUCT = 0, 1, 2
 
-Forward: TypeAlias = Callable[[Operation, Layout], Layout | None]
-#: An operator that shows a tile in another shape → the layout of its result for that of its operand.
-_FORWARD: dict[str, Forward] = {
-    "expand_dims": lambda operation, layout: layout.expand_dims(operation.attrs["axis"]),
-    "permute": lambda operation, layout: layout.transpose(operation.attrs["order"]),
-    "reshape": lambda operation, layout: layout.reshape(operation.result.type.shape),
-    "join": lambda operation, layout: layout.join(),
-    "cat": lambda operation, layout: layout.cat() if _same_shapes(operation) else None,
-}
 
-
-def _same_shapes(operation: Operation) -> bool:
-    return operation.operands[0].type.shape == operation.operands[1].type.shape
+def _outweighs(inside: Preference, outside: Preference) -> bool:
+    """A loop goes by what its body prefers, unless that is the weaker one: conversions are then outside of it."""
+    return inside.layout != outside.layout and inside.strength >= outside.strength
 
 
 def combining_layout(layout: Layout, axis: int, warps: int) -> Layout:
@@ -74,6 +69,10 @@ class Preferences:
         self.found: dict[Value, Preference] = {}
         self.combined: dict[int, Layout] = {}
         self.block(function.body)
+        self.flow = Flow(function)
+        for operation in function.body.walk():
+            if operation.op == "load" and not operation.result.type.is_scalar:
+                self.load_where_wanted(operation.result)
 
     def of(self, value: Value) -> Layout:
         """The preferred layout, or a plain one."""
@@ -84,7 +83,7 @@ class Preferences:
         found = [self.found[value] for value in values if value in self.found]
         return max(found, key=lambda preference: preference.strength) if found else None
 
-    def set(self, value: Value, preference: Preference | None) -> None:
+    def prefer(self, value: Value, preference: Preference | None) -> None:
         if preference is None:
             self.found.pop(value, None)
         elif not value.type.is_scalar:
@@ -106,9 +105,9 @@ class Preferences:
             case "while":
                 self.while_(operation)
             case "load" | "atomic_rmw" | "atomic_cas" if not operation.result.type.is_scalar:
-                self.set(operation.result, Preference(self.coalescing.layout(operation), ACCESS))
+                self.prefer(operation.result, Preference(self.coalescing.layout(operation), ACCESS))
             case "dot":
-                self.set(operation.result, Preference(self.products.layout(operation), PRODUCT))
+                self.prefer(operation.result, Preference(self.products.layout(operation), PRODUCT))
             case "reduce":
                 self.reduce(operation)
             case "scan" | "sort":
@@ -116,16 +115,16 @@ class Preferences:
                 layout = ordered_layout(shape, operation.attrs["axis"], self.warps)
                 self.combined[id(operation)] = layout
                 for result in operation.results:
-                    self.set(result, Preference(layout, NONE))
+                    self.prefer(result, Preference(layout, NONE))
             case "gather" | "histogram":
-                self.set(operation.result, Preference(self.of_gathered(operation), NONE))
-            case op if op in _FORWARD:
+                self.prefer(operation.result, Preference(self.of_gathered(operation), NONE))
+            case op if op in FORWARD:
                 self.forward(operation)
             case "split":
                 self.split(operation)
             case op if OPERATORS[op].elementwise or op == "inline_asm":
                 for result in operation.results:
-                    self.set(result, self.strongest(operation.operands))
+                    self.prefer(result, self.strongest(operation.operands))
 
     def of_gathered(self, operation: Operation) -> Layout:
         if operation.op == "gather":
@@ -140,13 +139,14 @@ class Preferences:
         result = layout.slice(operation.attrs["axis"])
         strength = NONE if preference is None else preference.strength
         for value in operation.results:
-            self.set(value, None if result is None else Preference(result, strength))
+            self.prefer(value, None if result is None else Preference(result, strength))
 
     def forward(self, operation: Operation) -> None:
         preference = self.strongest([v for v in operation.operands if not v.type.is_scalar])
-        layout = None if preference is None else _FORWARD[operation.op](operation, preference.layout)
+        uneven = operation.op == "cat" and operation.operands[0].type.shape != operation.operands[1].type.shape
+        layout = None if preference is None or uneven else FORWARD[operation.op](operation, preference.layout)
         found = None if layout is None or preference is None else Preference(layout, preference.strength)
-        self.set(operation.result, found)
+        self.prefer(operation.result, found)
 
     def split(self, operation: Operation) -> None:
         preference, layout = self.strongest(operation.operands), None
@@ -156,7 +156,9 @@ class Preferences:
             except LayoutError:  # the halves are in different threads
                 layout = default_layout(operation.results[0].type.shape, self.warps)
         for result in operation.results:
-            self.set(result, None if layout is None or preference is None else Preference(layout, preference.strength))
+            self.prefer(
+                result, None if layout is None or preference is None else Preference(layout, preference.strength)
+            )
 
     # ---- control flow
 
@@ -180,18 +182,18 @@ class Preferences:
         """The arguments of a loop's regions and its results: of a `while_`, a test gives what its body takes."""
         (first, _), last = regions[0], regions[-1][1]
         for arg, start in zip(first, starts[0], strict=True):
-            self.set(arg, self.found.get(start))
+            self.prefer(arg, self.found.get(start))
         for _ in range(_ROUNDS):
             self.block(regions[0][1])
             if tested is not None:
                 for arg, value in zip(regions[1][0], tested, strict=True):
-                    self.set(arg, self.found.get(value))
+                    self.prefer(arg, self.found.get(value))
                 self.block(regions[1][1])
             changed = False
             for arg, value in zip(first, last.operations[-1].operands, strict=True):
                 before, after = self.found.get(arg), self.found.get(value)
-                if after is not None and (before is None or after.strength > before.strength):
-                    self.set(arg, after)
+                if after is not None and (before is None or _outweighs(after, before)):
+                    self.prefer(arg, after)
                     changed = True
             if not changed:
                 break
@@ -212,4 +214,63 @@ class Preferences:
     def home(self, value: Value, preference: Preference | None) -> None:
         """A value that control flow gives is somewhere, whatever it prefers."""
         if not value.type.is_scalar:
-            self.set(value, preference or Preference(default_layout(value.type.shape, self.warps), NONE))
+            self.prefer(value, preference or Preference(default_layout(value.type.shape, self.warps), NONE))
+
+    # ---- rows that are seen as tiles
+
+    def load_where_wanted(self, loaded: Value) -> None:
+        """A row that others see in another layout is loaded so at once, by as many threads as want it."""
+        if loaded.type.numel != max(loaded.type.shape) or loaded.type.numel * loaded.type.element.itemsize > ROW_BYTES:
+            return
+        members = self.alike(loaded)
+        if members is None:
+            return
+        wanted = {layout for member in members for layout in self.wanted(member, members)}
+        if len(wanted) != 1:
+            return
+        (layout,) = wanted
+        if layout is not None and layout.registers * loaded.type.element.itemsize <= THREAD_BYTES:
+            self.found.update(dict.fromkeys(members, Preference(layout, ACCESS)))
+
+    def alike(self, loaded: Value) -> set[Value] | None:
+        """The values that elementwise operations tie to a load, if all of them are loads or come of such operations."""
+        layout = self.found[loaded].layout
+        members, stack = {loaded}, [loaded]
+        while stack:
+            value = stack.pop()
+            tied = [use for use in self.flow.uses.get(value, ()) if OPERATORS[use.op].elementwise]
+            made = self.flow.made.get(value)
+            if made is not None and OPERATORS[made.op].elementwise:
+                tied.append(made)
+            elif made is None or made.op != "load":
+                return None
+            for operation in tied:
+                near = [v for v in (*operation.results, *operation.operands) if v in self.found]
+                if any(self.found[v].layout != layout for v in near if v in operation.operands):
+                    return None
+                fresh = [v for v in near if self.found[v].layout == layout and v not in members]
+                members.update(fresh)
+                stack += fresh
+        return members
+
+    def wanted(self, value: Value, members: set[Value]) -> set[Layout | None]:
+        """The layouts in which a value is needed by others than `members`; None of one that is not known."""
+        found: set[Layout | None] = set()
+        for use in self.flow.uses.get(value, ()):
+            if any(result in members for result in use.results):
+                continue
+            match use.op:
+                case "load" | "store" | "atomic_rmw" | "atomic_cas":
+                    found.add(self.coalescing.layout(use))
+                case op if op in BACKWARD:
+                    later = {layout for result in use.results for layout in self.wanted(result, members)}
+                    found |= {None if layout is None else BACKWARD[op](use, layout) for layout in later}
+                case op if OPERATORS[op].elementwise and use.results[0] in self.found:
+                    found.add(self.found[use.results[0]].layout)
+                case op if OPERATORS[op].elementwise:
+                    found |= self.wanted(use.results[0], members)
+                case "reduce" | "scan" | "sort":
+                    found.add(self.combined[id(use)])
+                case _:
+                    found.add(None)
+        return found

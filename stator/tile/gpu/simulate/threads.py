@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stator.tile.gpu.buffers import PARTS
+from stator.tile.gpu.buffers import PARTS, Bytes, scratch_of
 from stator.tile.gpu.operators import GPU_OPERATORS, content, slot_bytes
 from stator.tile.gpu.scratch import layout_of
 from stator.tile.gpu.simulate.shared import SharedMemory
@@ -148,7 +148,18 @@ class Threads(Machine):
         combine = self.combination(operation.regions[0], known) if operation.regions else None
         op = {"mma": "dot"}.get(operation.op, operation.op)
         found = self.program.compute(op, types, operation.attrs, results, data, combine)
+        self.works_in(scratch_of(operation))
         return [self.held(value.type, item) for value, item in zip(operation.results, found, strict=True)]
+
+    def works_in(self, scratch: Bytes | None) -> None:
+        """One thread writes to scratch, and others read."""
+        if scratch is None:
+            return
+        places = np.arange(scratch.start, scratch.end)
+        self.shared.write(places, np.zeros(len(places), np.uint8), np.zeros(len(places), np.int64))
+        self.shared.barrier()
+        for thread in (0, 1):
+            self.shared.read(places, np.dtype(np.uint8), np.full(len(places), thread))
 
     @staticmethod
     def tile(type_: Type, data: Data, what: str) -> Data:
