@@ -20,6 +20,7 @@ class Assembly:
 
     def __init__(self, machine: Any) -> None:
         self.machine = machine
+        self.groups: list[list[tuple[Array, Array, Array]]] = [[]]
 
     def run(self, text: str, result: str, args: list[tuple[str, Array]]) -> Any:
         types = [] if result == "void" else re.findall(r"\w+", result)
@@ -42,7 +43,7 @@ class Assembly:
         if match is not None:
             mask = mask & registers[int(match.group(1))]
             text = match.group(2)
-        name, rest = text.split(" ", 1)
+        name, _, rest = text.partition(" ")
         numbers = [int(n) for n in re.findall(r"\$(\d+)", rest)]
         kind = name.split(".")[0]
         match kind:
@@ -61,6 +62,10 @@ class Assembly:
                 address, *values = numbers
                 data = np.concatenate([_bytes(registers[number])[:, :size] for number in values], axis=1)
                 m.store(registers[address], data, mask)
+            case "cp":
+                self._copy(text, numbers, registers, mask)
+            case "ldmatrix":
+                self._matrices(name, numbers, registers)
             case "mma":
                 self._mma(name, numbers, registers)
             case _ if (kind, name) and name in SIMPLE:
@@ -69,6 +74,40 @@ class Assembly:
                     registers[result] = SIMPLE[name](*[registers[number] for number in given])
             case _:
                 raise NotImplementedError(f"instruction {text}")
+
+    def _copy(self, text: str, numbers: list[int], registers: dict[int, Any], mask: Array) -> None:
+        """What is copied arrives when it is waited for, and not before."""
+        m = self.machine
+        if text.startswith("cp.async.commit_group"):
+            self.groups.append([])
+        elif text.startswith("cp.async.wait_group"):
+            pending = int(text.split()[-1])
+            while len(self.groups) > pending + 1:
+                for address, data, who in self.groups.pop(0):
+                    m.store(address, data, who)
+        else:
+            nbytes = int(re.findall(r", (\d+)(?:,|$)", text)[0])
+            size = registers[numbers[2]] if len(numbers) > 2 else np.full(m.threads, nbytes)
+            data = m.load(registers[numbers[1]], nbytes, mask & (size > 0))
+            self.groups[-1].append((registers[numbers[0]].copy(), data, mask.copy()))
+
+    def _matrices(self, name: str, numbers: list[int], registers: dict[int, Any]) -> None:
+        """Lane t has two neighbours of row t / 4 of each matrix of 8 by 8, or of its transpose."""
+        m = self.machine
+        if not m.mask.all():
+            raise AssertionError("a load of matrices that not all threads meet")
+        *outs, address = numbers
+        givers = (np.arange(m.threads) & 31) < 8 * len(outs)
+        rows = m.load(registers[address], 16, givers).view(np.uint16)
+        lane = np.arange(32)
+        for place, number in enumerate(outs):
+            found = np.zeros((m.threads, 2), np.uint16)
+            for warp in range(m.threads // 32):
+                matrix = rows[warp * 32 + 8 * place : warp * 32 + 8 * place + 8]
+                matrix = matrix.T if ".trans" in name else matrix
+                for i in range(2):
+                    found[warp * 32 + lane, i] = matrix[lane >> 2, 2 * (lane & 3) + i]
+            registers[number] = found.view(np.uint32).reshape(-1)
 
     def _mma(self, name: str, numbers: list[int], registers: dict[int, Any]) -> None:
         m = self.machine

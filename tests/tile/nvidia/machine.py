@@ -146,6 +146,7 @@ class Machine:
         self.writer = np.full(self.text.shared, -1, np.int64)
         self.reader = np.full(self.text.shared, -1, np.int64)
         self.local = np.zeros((self.threads, 0), np.uint8)
+        self.assembly.groups = [[]]
         self.tid = np.arange(self.threads, dtype=np.uint32)
         self.env: dict[str, Any] = {
             name: np.full(self.threads, int(number) & (1 << 64) - 1, np.uint64)
