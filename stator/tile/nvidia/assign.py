@@ -11,7 +11,7 @@ from typing import Protocol
 
 from stator.tile.cpu.refused import Refused
 from stator.tile.gpu.assign import Unplaced
-from stator.tile.gpu.operators import buffer_bytes, text
+from stator.tile.gpu.operators import text
 from stator.tile.gpu.pipeline import lower
 from stator.tile.ir.core import Function, Module, Value
 from stator.tile.layouts.linear import Layout
@@ -31,7 +31,7 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True)
 class Assigned:
-    """A function of tile IR whose tiles have layouts, its text, and the bytes of shared memory of its buffers."""
+    """A function of tile IR whose tiles have layouts, its text, and the bytes of shared memory that passes have placed."""
 
     function: Function
     layouts: Callable[[Value], Places]
@@ -60,7 +60,4 @@ def assigned(module: Module, asked: Wanted) -> Assigned:
 def read(lowered: Module, name: str) -> Assigned:
     """The same of a module that has layouts already."""
     function = lowered.functions[name]
-    kept = [
-        o.attrs["offset"] + buffer_bytes(o.result.type) for o in function.body.walk() if o.op == "local_alloc"
-    ]
-    return Assigned(function, places_of, text(lowered), max(kept, default=0))
+    return Assigned(function, places_of, text(lowered), function.attrs["shared"])

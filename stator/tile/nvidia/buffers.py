@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from stator.tile.cpu.casts import memory, unpack
 from stator.tile.gpu.operators import buffer, content, slot_bytes
 from stator.tile.ir.core import Operation, Value
-from stator.tile.ir.types import DType
+from stator.tile.ir.types import DType, Element
 from stator.tile.layouts.access import Access, Matrices, plan_access, plan_matrices
+from stator.tile.layouts.conversion import ThroughShared, plan_conversion
 from stator.tile.layouts.linear import Layout
 from stator.tile.layouts.shared import Shared
 from stator.tile.nvidia.access import global_load
+from stator.tile.nvidia.exchange import fetch
 from stator.tile.nvidia.threads import SHARED
 from stator.tile.nvidia.writer import Registers, Results, Writer, operation
 
@@ -71,6 +73,33 @@ class Places:
         return w.code.value(f"getelementptr i8, ptr addrspace(3) {found}, i32 {offset * self.size}")
 
 
+@operation("convert_layout")
+def convert_layout(w: Writer, o: Operation) -> Results:
+    """Through shared memory as the plan says, where what a thread or its warp has is not enough."""
+    source, element = o.operands[0], o.result.type.element
+    values, size = w.get(source), element.itemsize
+    plan = plan_conversion(layout_of(source), layout_of(o.result), size)
+    if not isinstance(plan, ThroughShared):
+        return [fetch(w, element, values, w.places(source), w.places(o.result))]
+    w.exchange(plan.shared.size * size)
+    at = Places(w, str(w.base), plan.store.lane, plan.store.warp, plan.shared, size)
+    for vector in plan.store.vectors:
+        w.put(element, [values[registers[0]] for registers in vector.registers], at.at(vector.offset))
+    w.barrier()
+    at = Places(w, str(w.base), plan.load.lane, plan.load.warp, plan.shared, size)
+    return [_loaded(w, element, plan.load, at, w.places(o.result).count)]
+
+
+def _loaded(w: Writer, element: Element, plan: Access, places: Places, count: int) -> Registers:
+    found = [""] * count
+    for vector in plan.vectors:
+        loaded = w.take(element, plan.width, places.at(vector.offset))
+        for value, registers in zip(loaded, vector.registers, strict=True):
+            for register in registers:
+                found[register] = value
+    return found
+
+
 def _places(w: Writer, value: Value, layout: Layout) -> tuple[Access, Places, DType]:
     dtype, shared = content(value.type), buffer(value.type)
     plan = plan_access(layout, shared, dtype.itemsize)
@@ -95,13 +124,7 @@ def local_load(w: Writer, o: Operation) -> Results:
     if matrices is not None:
         return [_matrices(w, source, matrices, layout)]
     plan, places, _ = _places(w, source, layout)
-    found = [""] * layout.registers
-    for vector in plan.vectors:
-        loaded = w.take(dtype, plan.width, places.at(vector.offset))
-        for value, registers in zip(loaded, vector.registers, strict=True):
-            for register in registers:
-                found[register] = value
-    return [found]
+    return [_loaded(w, dtype, plan, places, layout.registers)]
 
 
 def _matrices(w: Writer, source: Value, plan: Matrices, layout: Layout) -> Registers:

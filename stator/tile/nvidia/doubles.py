@@ -157,12 +157,13 @@ def exp10(d: Doubles, x: str) -> str:
 
 def expm1(d: Doubles, x: str) -> str:
     """2 ** n * (e ** r - 1) + (2 ** n - 1), of which neither loses bits."""
-    y = d.clamp(x, -50.0, 720.0)
+    y = d.clamp(x, -50.0, 709.782712893384)
     whole, rest = _reduced(d, y)
     near = d.fma(d.mul(rest, rest), d.poly(rest, _EXPM1), rest)
     half = d.scaled(d.num(0.5), whole)
     found = d.fma(half, near, d.sub(half, d.num(0.5)))
-    return d.pick(d.is_("oeq", x, 0.0), x, d.add(found, found))
+    found = d.pick(d.is_("ogt", x, 709.782712893384), math.inf, d.add(found, found))
+    return d.pick(d.is_("oeq", x, 0.0), x, found)
 
 
 def _mantissa(d: Doubles, x: str) -> tuple[str, str]:

@@ -40,7 +40,8 @@ class Threads:
         self.code = Code()
         self.m = ThreadMaker(self.code)
         self.warps, self.kept, self.room = warps, kept, 0
-        self._dirty, self.barriers = False, 0
+        self._dirty, self._used, self.barriers = False, False, 0
+        self.scratch, self.base = (0, 0), kept
         self.code.entry.append("  %tid = call range(i32 0, 1024) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
         self.code.declared["tid"] = "declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()"
         self._elements: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -149,11 +150,23 @@ class Threads:
             self.code.call("void", name, ("i32", "0"), attributes=" convergent nounwind")
 
     def exchange(self, nbytes: int) -> None:
-        """Room for an exchange: nobody reads there what an earlier one has written."""
-        self.room = max(self.room, nbytes)
+        """Room for an exchange: nobody reads there what an earlier one has written.
+
+        It is the scratch of the operation that is written, if that is enough: who has placed it has put a barrier before.
+        """
+        if nbytes <= self.scratch[1]:
+            if self._used:
+                self.barrier()
+            self._used, self.base = True, self.scratch[0]
+            return
+        self.room, self.base = max(self.room, nbytes), self.kept
         if self._dirty:
             self.barrier()
         self._dirty = True
+
+    def begin(self, scratch: tuple[int, int]) -> None:
+        """An operation begins that may work from a byte on, in so many."""
+        self.scratch, self._used = scratch, False
 
     def entered(self) -> None:
         """A region begins that may run again, or behind another one that has exchanged something."""
@@ -162,7 +175,7 @@ class Threads:
     def shared(self, offset: str, constant: int = 0) -> str:
         """The address of bytes of the room for exchanges."""
         place = self.code.value(f"getelementptr i8, ptr addrspace(3) {SHARED}, i32 {offset}")
-        constant += self.kept
+        constant += self.base
         return place if not constant else self.code.value(f"getelementptr i8, ptr addrspace(3) {place}, i32 {constant}")
 
     def vector(self, type_: str, values: Sequence[str]) -> tuple[str, str]:

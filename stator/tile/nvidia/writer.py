@@ -14,6 +14,7 @@ from typing import TypeAlias
 from stator.tile.cpu.casts import register
 from stator.tile.cpu.code import literal
 from stator.tile.cpu.refused import Refused
+from stator.tile.gpu.scratch import scratch_bytes
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.types import Element
 from stator.tile.nvidia.hazards import Hazards
@@ -148,9 +149,10 @@ class Writer(Threads):
             case "while":
                 found = self._while(o)
             case op if op in HANDLERS:
-                before = self.barriers
+                before, place = self.barriers, o.attrs.get("scratch", -1)
+                self.begin((place, scratch_bytes(o)) if place >= 0 else (0, 0))
                 found = HANDLERS[op](self, o)
-                if o.attrs.get("scratch", -1) >= 0 and self.barriers == before:
+                if place >= 0 and self.barriers == before:
                     self.barrier()  # whoever has put barriers counts on one here
             case op:
                 raise Refused(op, "there is no code for it on a GPU", o.location)
