@@ -15,6 +15,19 @@ int device_settle(DeviceCode *code, void *const *pointers, int status);
 /* torch's current stream of a device: gives 0. */
 typedef int32_t (*StreamGetter)(int32_t device, void **stream);
 
+/* A launch of a function: the driver's and torch's functions by address, and where it is loaded. */
+typedef struct {
+    uint64_t launch, get_context, set_context, stream, function, context;
+    int32_t device;
+    unsigned threads, shared;
+} DeviceCall;
+
+/* Launches it on torch's current stream, with parameters as they lie in memory; 0, or the driver's status. */
+int device_call(const DeviceCall *call, const unsigned *grid, void *parameters, size_t nbytes);
+
+extern PyTypeObject TileLauncher_Type;
+extern PyTypeObject TileLaunch_Type;
+
 PyObject *native_device_kernel(PyObject *module, PyObject *args, PyObject *keywords);
 
 #endif

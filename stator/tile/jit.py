@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 from stator.base.store import key_of
 from stator.tile import launch
 from stator.tile.arguments import Argument, Parameter, Signature, describe, device_of, parameters_of
-from stator.tile.cpu.again import Launches
-from stator.tile.cpu.entry import MachineCode, code_of, gpu_code_of
+from stator.tile.cpu.again import Launches, launcher_of, places_of
+from stator.tile.cpu.entry import MachineCode, OnDevice, code_of, gpu_code_of
 from stator.tile.errors import LaunchError
 from stator.tile.frontend.direct import function_of
 from stator.tile.frontend.kernel import Compiled, compile_kernel
@@ -104,7 +105,8 @@ class JITFunction(jit_callable, KernelInterface):
         )
         self.pre_run_hooks: list[Callable[..., Any]] = []
         self.cache: dict[Any, CompiledKernel] = {}
-        self.launches = Launches(self.params)
+        defaults = {p.name: p.default for p in self.signature.parameters.values() if p.default is not p.empty}
+        self.launches = Launches(self.params, defaults, self.pre_run_hooks)
         functools.update_wrapper(self, fn)
 
     @property
@@ -141,6 +143,10 @@ class JITFunction(jit_callable, KernelInterface):
         bound = self.signature.bind(*args, **named)
         bound.apply_defaults()
         return function_of(self.source)(*bound.args, **bound.kwargs)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        launcher = self.launches.launcher
+        return super().__getitem__(grid) if launcher is None else launcher.bind(self, grid)  # type: ignore[no-any-return]
 
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
         """The arguments of a launch by name, and its options."""
@@ -182,7 +188,15 @@ class JITFunction(jit_callable, KernelInterface):
         passed = [number for argument in described.values() for number in argument.numbers]
         if given is not None and code is not None and given.numbers == passed:
             self.launches.known[given.key] = kernel
+            if device is not None:
+                self._learn(args, named, kernel, code)
         return kernel
+
+    def _learn(self, args: Sequence[Any], named: Mapping[str, Any], kernel: CompiledKernel, code: MachineCode) -> None:
+        """From now on, launches like this one are made in C."""
+        launcher, places = launcher_of(self.launches), places_of(kernel.compiled.captured)
+        if launcher is not None and places is not None and isinstance(code, OnDevice):
+            launcher.learn(tuple(args), dict(named), (weakref.ref(kernel), places, kernel.name, *code.entry))
 
     def meta(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as functions that give grids want them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from stator.tile.cpu.refused import Refused
 from stator.tile.errors import CodeRefused, CodeWarning
@@ -32,6 +32,13 @@ class MachineCode(Protocol):
     """A kernel that runs for all programs of a grid, on the numbers of its parameters."""
 
     def run(self, numbers: Sequence[bool | int | float], grid: tuple[int, int, int]) -> None: ...
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """Machine code that a device runs, with what a launch in C needs: see csrc/tiles.c."""
+
+    entry: tuple[Any, ...]
 
 
 def _switch(name: str, default: str) -> bool:

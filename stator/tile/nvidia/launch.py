@@ -59,7 +59,8 @@ class Kernel:
         self._function, self._context = driver.load(made.image, name, made.shared, device)
         params = [param.type for param in module.functions[name].params]
         self._pack = struct.Struct("=" + "".join(map(parameter_format, params)))
-        self._launch, _, _, _ = driver.launching()
+        functions = driver.launching()
+        self.entry = driver.refused, functions, self._function, self._context, self.threads, self.shared
 
     def run(self, numbers: Sequence[bool | int | float], grid: tuple[int, int, int]) -> None:
         """All programs of a grid, on the current stream."""
