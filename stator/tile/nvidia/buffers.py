@@ -157,7 +157,9 @@ def async_copy(w: Writer, o: Operation) -> Results:
     target, source = o.operands[:2]
     pointers = w.get(source)
     mask = w.get(o.operands[2]) if len(o.operands) > 2 else None
-    other = w.get(o.operands[3]) if len(o.operands) > 3 else None
+    other: Registers | None = w.get(o.operands[3]) if len(o.operands) > 3 else None
+    if other is not None and set(other) == {w.zero(o.operands[3].type.element)}:
+        other = None  # which is what a copy leaves where its mask does not hold
     plan, places, dtype = _places(w, target, layout_of(source))
     width = min(plan.width, o.attrs["vector"])
     w.before_access(o)
@@ -172,7 +174,7 @@ def async_copy(w: Writer, o: Operation) -> Results:
                     w.put(dtype, [value], places.at(vector.offset + first + place))
                 continue
             _copy(w, at, pointers[part[0]], width * dtype.itemsize, guard, o)
-            if other is not None:
+            if other is not None and guard != "true":
                 with w.code.when(w.m.op("xor", "i1", guard, "true")):
                     w.put(dtype, [other[each] for each in part], at)
     return []
