@@ -34,7 +34,6 @@ class ModuleNames:
             raise KeyError(name)
         return getattr(self.module, name)
 
-
     def places(self, name: str) -> tuple[Any, ...] | None:
         """As of a source."""
         return (vars(self.module),) if name in vars(self.module) else None

@@ -103,9 +103,7 @@ def _load(
     if mask and mask != "true":
         zeros = [w.zero(element)] * count
         words = _to_words(w, element, zeros if other is None else other)
-        moves = [
-            f"mov.b{max(bits, 16)} ${place}, ${number + 2 + place};" for place in range(number)
-        ]
+        moves = [f"mov.b{max(bits, 16)} ${place}, ${number + 2 + place};" for place in range(number)]
         access = " ".join(moves) + f" @${number + 1} {access}"
         constraints = ["=&" + letter] * number + ["l", "b"] + [letter] * number
         given += [("i1", mask), *[(type_, word) for word in words]]

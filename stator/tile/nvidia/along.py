@@ -43,9 +43,7 @@ class Rows:
         _, mask = along(places, axis)
         if not _is_plain(places, mask):
             places = spread(w.warps, places.shape)
-        values = [
-            fetch(w, operand.type.element, w.get(operand), w.places(operand), places) for operand in o.operands
-        ]
+        values = [fetch(w, operand.type.element, w.get(operand), w.places(operand), places) for operand in o.operands]
         return Rows(w, [operand.type.element for operand in o.operands], values, places, axis)
 
     def where(self, bit: int) -> tuple[str, int]:
@@ -134,9 +132,7 @@ def _reduce_lanes(rows: Rows, region: Block, bits: Sequence[int], free: bool) ->
     found: Results = [list(values) for values in rows.values]
     for each in places.first:
         mine = [values[each] for values in rows.values]
-        other = [
-            w.swapped(element, value, 1 << number) for element, value in zip(rows.elements, mine, strict=True)
-        ]
+        other = [w.swapped(element, value, 1 << number) for element, value in zip(rows.elements, mine, strict=True)]
         left, right = _in_order(rows, upper, mine, other) if upper else (mine, other)
         for values, value in zip(found, rows.combine(region, left, right), strict=True):
             values[each] = value
@@ -167,7 +163,10 @@ def _exchanged(rows: Rows, values: Results, wanted: Sequence[Places], keep: int)
         w.write_tile(element, given, have, offset=offset)
     w.barrier()
     return [
-        [w.read_tile(e, want.through(function, shape), offset) for e, offset in zip(rows.elements, offsets, strict=True)]
+        [
+            w.read_tile(e, want.through(function, shape), offset)
+            for e, offset in zip(rows.elements, offsets, strict=True)
+        ]
         for want in wanted
     ]
 
@@ -408,5 +407,3 @@ def histogram(w: Writer, o: Operation) -> Results:
             w.code.value(f"atomicrmw add ptr addrspace(3) {w.shared(place)}, i32 1 monotonic, align 4")
     w.barrier()
     return [w.read_tile(element, result)]
-
-

@@ -51,7 +51,9 @@ def local_permute(w: Writer, o: Operation) -> Results:
 class Places:
     """Where a thread's vectors lie in a buffer."""
 
-    def __init__(self, w: Writer, base: str, lane: Sequence[int], warp: Sequence[int], shared: Shared, size: int) -> None:
+    def __init__(
+        self, w: Writer, base: str, lane: Sequence[int], warp: Sequence[int], shared: Shared, size: int
+    ) -> None:
         self.w, self.base, self.shared, self.size = w, base, shared, size
         self.own = w.thread_bits([*lane, *warp])
         self.taken = 0
@@ -203,5 +205,3 @@ def async_commit(w: Writer, o: Operation) -> Results:
 def async_wait(w: Writer, o: Operation) -> Results:
     w.assembly(f"cp.async.wait_group {o.attrs['pending']};", ["~{memory}"], [], [])
     return []
-
-

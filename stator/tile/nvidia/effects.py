@@ -96,5 +96,3 @@ def assert_(w: Writer, o: Operation) -> Results:
             _printed(w, message.replace("%", "%%").replace("(%%d, %%d, %%d)", "(%d, %d, %d)"), _program(w))
             w.code.call("void", "llvm.trap")
     return []
-
-

@@ -23,7 +23,9 @@ ROWS = {**shared.ROWS, **formulas.ROWS}
 def operands(w: Writer, o: Operation) -> list[Registers]:
     """The operands' registers, each for that of the result."""
     want = w.places(o.results[0])
-    return [in_places(w, operand, o.results[0]) if w.places(operand) != want else w.get(operand) for operand in o.operands]
+    return [
+        in_places(w, operand, o.results[0]) if w.places(operand) != want else w.get(operand) for operand in o.operands
+    ]
 
 
 def in_places(w: Writer, value: Value, as_: Value) -> Registers:
@@ -183,6 +185,6 @@ def _unpacked(w: Writer, element: Element, words: Sequence[str], pack: int) -> R
 
 
 #: What is elementwise and has no row would be refused one by one.
-assert all(
-    name in HANDLERS for name, row in OPERATORS.items() if row.elementwise
-), [name for name, row in OPERATORS.items() if row.elementwise and name not in HANDLERS]
+assert all(name in HANDLERS for name, row in OPERATORS.items() if row.elementwise), [
+    name for name, row in OPERATORS.items() if row.elementwise and name not in HANDLERS
+]

@@ -97,10 +97,17 @@ def _remainder(m: Maker, dtype: DType, attrs: Mapping[str, Any], a: str, b: str)
     return in_double(m, "fmod", dtype, a, b) if dtype.is_float else shared.ROWS["rem"](m, dtype, attrs, a, b)
 
 
+def _high_bits(m: Maker, dtype: DType, attrs: Mapping[str, Any], a: str, b: str) -> str:
+    """The instruction; LLVM would take the wide product and shift it, which takes two."""
+    name = {("int", 32): "i", ("uint", 32): "ui", ("int", 64): "ll", ("uint", 64): "ull"}[dtype.kind, dtype.bits]
+    type_ = f"i{dtype.bits}"
+    return m.code.call(type_, f"llvm.nvvm.mulhi.{name}", (type_, a), (type_, b))
+
+
 ROWS: dict[str, Row] = {
     **{name: _function(name) for name in ("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf")},
     "div": _single("div.full.f32"), "sqrt": _single("sqrt.approx.f32"), "rsqrt": _single("rsqrt.approx.f32"),
-    "rem": _remainder,
+    "rem": _remainder, "mulhi": _high_bits,
 }  # fmt: skip
 
 
@@ -127,5 +134,3 @@ def _from_fp8(m: Maker, source: DType, value: str) -> str:
     both = instruction(m, f"cvt.rn.f16x2.{_FP8[source.name]}", "i32", ("i16", wide))
     half = m.bits("i16", "half", m.convert("trunc", "i32", "i16", both))
     return m.convert("fpext", "half", "float", half)
-
-

@@ -79,9 +79,7 @@ def _run(kernel: Kernel, packed: bytes, grid: tuple[int, int, int]) -> int:
     library: Any = driver.library()
     size = ctypes.c_size_t(len(packed))
     buffer = ctypes.create_string_buffer(packed, max(len(packed), 1))
-    extra = (ctypes.c_void_p * 5)(
-        _PACKED_ADDRESS, ctypes.addressof(buffer), _PACKED_BYTES, ctypes.addressof(size), 0
-    )
+    extra = (ctypes.c_void_p * 5)(_PACKED_ADDRESS, ctypes.addressof(buffer), _PACKED_BYTES, ctypes.addressof(size), 0)
     stream = ctypes.c_void_p(torch._C._cuda_getCurrentRawStream(kernel.device))
     with driver.primary(kernel.device):
         return int(

@@ -18,7 +18,6 @@ from stator.tile.layouts.bits import apply as combined
 from stator.tile.layouts.linear import LANES
 
 
-
 def one_bit(number: int) -> bool:
     """Whether exactly one bit is set."""
     return number > 0 and number & (number - 1) == 0

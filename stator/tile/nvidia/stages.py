@@ -43,9 +43,7 @@ class Asked:
     def of(module: Module, name: str, architecture: int) -> Asked:
         """By the options of a launch, which are attributes of the function."""
         attrs = module.functions[name].attrs
-        return Asked(
-            name, architecture, attrs.get("num_warps", 4), attrs.get("num_stages", 3), attrs.get("maxnreg")
-        )
+        return Asked(name, architecture, attrs.get("num_warps", 4), attrs.get("num_stages", 3), attrs.get("maxnreg"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,9 @@ def _make(module: Module, asked: Asked, texts: dict[str, str]) -> tuple[dict[str
     """All stages, one after the other; what is overridden is read instead of what was made."""
     assigned = assign.assigned(module, asked)
     _stage(asked, texts, "tgir", lambda: assigned.text)
-    found: Text = write(assigned.function, assigned.layouts, asked.warps, asked.architecture, assigned.kept, asked.registers)
+    found: Text = write(
+        assigned.function, assigned.layouts, asked.warps, asked.architecture, assigned.kept, asked.registers
+    )
     facts = {"name": asked.name, "shared": found.shared, "warps": asked.warps, "architecture": asked.architecture}
     _stage(asked, texts, "ll", lambda: found.llvm)
     _stage(asked, texts, "ptx", lambda: ptx.ptx_of(texts["ll"], asked.architecture))

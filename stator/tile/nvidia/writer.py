@@ -203,8 +203,9 @@ class Writer(Threads):
 
     def _goes_on(self, type_: str, signed: bool, index: str, upper: str, step: str) -> str:
         m, kind = self.m, "s" if signed else "u"
-        up, down = (lambda: m.compare(f"{kind}lt", type_, index, upper)), (
-            lambda: m.compare(f"{kind}gt", type_, index, upper)
+        up, down = (
+            (lambda: m.compare(f"{kind}lt", type_, index, upper)),
+            (lambda: m.compare(f"{kind}gt", type_, index, upper)),
         )
         if step.lstrip("-").isdigit():
             return down() if int(step) < 0 else up()

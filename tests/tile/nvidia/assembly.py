@@ -139,7 +139,9 @@ class Assembly:
             for place in range(4):
                 row, column = group + 8 * (place >> 1), pair * 2 + (place & 1)
                 total = product[row, column] + _plain(sums[place])[thread]
-                found[place][thread] = total.astype(np.int64).astype(np.uint32) if sums[place].dtype == np.uint32 else total
+                found[place][thread] = (
+                    total.astype(np.int64).astype(np.uint32) if sums[place].dtype == np.uint32 else total
+                )
         for number, value in zip(outs, found, strict=True):
             registers[number] = value
 
@@ -168,7 +170,9 @@ def _brains(word: Array) -> Array:
 
 
 def _tf32(word: Array) -> Array:
-    return np.ascontiguousarray(word.view(np.uint32) & np.uint32(0xFFFFE000))[:, None].view(np.float32).astype(np.float64)
+    return (
+        np.ascontiguousarray(word.view(np.uint32) & np.uint32(0xFFFFE000))[:, None].view(np.float32).astype(np.float64)
+    )
 
 
 def _signed_bytes(word: Array) -> Array:
@@ -224,7 +228,8 @@ def _directed() -> dict[str, Any]:
                 if back in EXTERNS:
                     sign = np.dtype(("i" if kind in ("int", "ll") else "u") + str(result.itemsize))
                     found[f"cvt.{way}.f{dtype.bits}.{short}"] = lambda a, s=back, d=dtype, t=sign, r=result: (
-                        libdevice.call(s, [Type(r)], Type(d), a.view(t)))
+                        libdevice.call(s, [Type(r)], Type(d), a.view(t))
+                    )
         found[f"cvt.{way}.f32.f64"] = lambda a, s=f"double2float_{name}": libdevice.call(s, [Type(F64)], Type(F32), a)
     return found
 

@@ -28,6 +28,8 @@ def call(m: Any, name: str, result: str, args: list[tuple[str, Array]]) -> Any:
         raise AssertionError("".join(m.printed))
     if name == "vprintf":
         return _print(m, values)
+    if name.startswith("llvm.nvvm.mulhi."):
+        return _high_bits(name.rsplit(".", 1)[1], *values)
     short = re.sub(r"^llvm\.", "", name).split(".")[0] if not name.startswith("llvm.nvvm") else name
     if ".sat." in name:
         return m_saturated(values[0], result, "fptosi" in name)
@@ -40,6 +42,12 @@ def m_saturated(given: Array, target: str, sign: bool) -> Array:
     from tests.tile.nvidia.machine import _saturated
 
     return _saturated(given, target, sign)
+
+
+def _high_bits(kind: str, a: Array, b: Array) -> Array:
+    first, second = (v if kind[0] == "u" else _signed(v) for v in (a, b))
+    bits = 8 * a.dtype.itemsize
+    return np.array([int(x) * int(y) >> bits & (1 << bits) - 1 for x, y in zip(first, second, strict=True)], a.dtype)
 
 
 def _special(m: Any, name: str, axis: str) -> Array:
@@ -67,8 +75,13 @@ def _print(m: Any, values: list[Array]) -> Array:
         at = int(values[1][thread]) - LOCAL_BASE
         args: list[Any] = []
         for spec in re.findall(r"%(?!%)[\d]*(ll[dux]|[duxf])", text.replace("%%", "")):
-            size, code = (8, "d") if spec == "f" else (8, "q" if spec == "lld" else "Q") if spec[0] == "l" else (
-                4, "i" if spec == "d" else "I")
+            size, code = (
+                (8, "d")
+                if spec == "f"
+                else (8, "q" if spec == "lld" else "Q")
+                if spec[0] == "l"
+                else (4, "i" if spec == "d" else "I")
+            )
             at += -at % size
             args.append(struct.unpack_from("=" + code, m.local[thread], at)[0])
             at += size
@@ -104,7 +117,10 @@ def _brev(number: int, bits: int) -> int:
 def _fshl(a: Array, b: Array, c: Array) -> Array:
     bits = 8 * a.dtype.itemsize
     return np.array(
-        [((int(x) << bits | int(y)) << int(n) % bits >> bits) & ((1 << bits) - 1) for x, y, n in zip(a, b, c, strict=True)],
+        [
+            ((int(x) << bits | int(y)) << int(n) % bits >> bits) & ((1 << bits) - 1)
+            for x, y, n in zip(a, b, c, strict=True)
+        ],
         a.dtype,
     )
 

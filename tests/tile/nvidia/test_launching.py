@@ -45,7 +45,7 @@ def test_tensors_of_the_cpu_go_to_python() -> None:
     own, found, kernel = Owner(), launcher(), Kernel()
     assert found.learn((torch.zeros(4), 3, 1.0), {}, entry(kernel)) is False
     assert found.bind(own, (1,))(torch.zeros(4), 3, 1.0, BLOCK=8) == "by Python"
-    (args, named), = own.asked
+    ((args, named),) = own.asked
     assert len(args) == 3 and named == {"BLOCK": 8, "grid": (1,), "warmup": False}
 
 
@@ -75,5 +75,3 @@ def test_launchers_are_collected() -> None:
     del own, launch
     gc.collect()
     assert gone() is None
-
-
