@@ -85,6 +85,23 @@ static size_t pack(const DeviceCode *code, int variant, void *const *pointers, c
     return end + hidden;
 }
 
+int device_call(const DeviceCall *call, const unsigned *grid, void *parameters, size_t nbytes) {
+    void *packed[] = {PACKED_ADDRESS, parameters, PACKED_BYTES, &nbytes, NULL};
+    void *stream = NULL, *before = NULL, *context = (void *)(uintptr_t)call->context;
+    SetContext set_context = (SetContext)(uintptr_t)call->set_context;
+    int status = ((StreamGetter)(uintptr_t)call->stream)(call->device, &stream);
+    if (status == 0) status = ((GetContext)(uintptr_t)call->get_context)(&before);
+    if (status == 0 && before != context) status = set_context(context);
+    if (status != 0) return status;
+    const Configuration configuration = {.blocks = {grid[0], grid[1], grid[2]},
+                                         .threads = {call->threads, 1, 1},
+                                         .shared = call->shared,
+                                         .stream = stream};
+    status = ((LaunchFunction)(uintptr_t)call->launch)(&configuration, (void *)(uintptr_t)call->function, NULL, packed);
+    if (!stays_in(before, context, call->device)) set_context(before);
+    return status;
+}
+
 int device_launch(DeviceCode *code, void *const *pointers) {
     int variant = variant_of(code, pointers);
     const Binary *binary = &code->binaries[variant];
@@ -98,19 +115,12 @@ int device_launch(DeviceCode *code, void *const *pointers) {
     if (grid[0] <= 0 || grid[1] <= 0 || grid[2] <= 0) return 0;
     int64_t parameters[code->count + code->size_count + HIDDEN];
     size_t nbytes = pack(code, variant, pointers, (char *)parameters);
-    void *packed[] = {PACKED_ADDRESS, parameters, PACKED_BYTES, &nbytes, NULL};
-    void *stream = NULL, *before = NULL;
-    int status = code->stream(code->device, &stream);
-    if (status == 0) status = code->get_context(&before);
-    if (status == 0 && before != code->context) status = code->set_context(code->context);
-    if (status != 0) return status;
-    const Configuration configuration = {.blocks = {(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]},
-                                         .threads = {binary->threads, 1, 1},
-                                         .shared = binary->shared,
-                                         .stream = stream};
-    status = code->launch(&configuration, function, NULL, packed);
-    if (!stays_in(before, code->context, code->device)) code->set_context(before);
-    return status;
+    const unsigned blocks[] = {(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]};
+    const DeviceCall call = {.launch = (uintptr_t)code->launch, .get_context = (uintptr_t)code->get_context,
+                             .set_context = (uintptr_t)code->set_context, .stream = (uintptr_t)code->stream,
+                             .function = (uintptr_t)function, .context = (uintptr_t)code->context,
+                             .device = code->device, .threads = binary->threads, .shared = binary->shared};
+    return device_call(&call, blocks, parameters, nbytes);
 }
 
 static int build(DeviceCode *code, int variant) {

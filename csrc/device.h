@@ -21,6 +21,19 @@ static inline bool stays_in(const void *before, const void *context, int32_t dev
     return before == context || (before == NULL && device == 0);
 }
 
+/* A launch of a function: the driver's and torch's functions by address, and where it is loaded. */
+typedef struct {
+    uint64_t launch, get_context, set_context, stream, function, context;
+    int32_t device;
+    unsigned threads, shared;
+} DeviceCall;
+
+/* Launches it on torch's current stream, with parameters as they lie in memory; 0, or the driver's status. */
+int device_call(const DeviceCall *call, const unsigned *grid, void *parameters, size_t nbytes);
+
+extern PyTypeObject TileLauncher_Type;
+extern PyTypeObject TileLaunch_Type;
+
 PyObject *native_device_kernel(PyObject *module, PyObject *args, PyObject *keywords);
 
 #endif

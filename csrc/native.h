@@ -4,7 +4,7 @@
  * condition.c evaluate them, dispatcher.c is the callable that users hold, straight.c runs an entry that is a graph and no more, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
  * the frames below, plan.c is what rewritten code calls, backward.c what autograd calls, executor.c runs a graph (executor_parse.c reads its steps,
  * executor_call.c calls operators, scratch.c has memory for intermediates, results.c of large results), kernels.c calls one compiled kernel, device.c
- * one that a device runs, recorded.c calls recordings of one (recording.c replays one, place.c has their memory, holders.c tells who has it), frozen.c keeps what is computed from parameters alone, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
+ * one that a device runs, tiles.c launches kernels of the tile language there, recorded.c calls recordings of one (recording.c replays one, place.c has their memory, holders.c tells who has it), frozen.c keeps what is computed from parameters alone, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H

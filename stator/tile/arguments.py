@@ -96,10 +96,11 @@ def parameters_of(
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Memory that an argument lets a kernel touch."""
+    """Memory that an argument lets a kernel touch, on the CPU or on a GPU of this number."""
 
     address: int
     size: int
+    device: int | None = None
 
 
 def torch_dtype(given: Any) -> dtype | None:
@@ -129,28 +130,45 @@ def is_tensor(value: Any) -> bool:
 def _address(name: str, value: Any) -> int:
     if isinstance(value, np.ndarray):
         return int(value.__array_interface__["data"][0])
-    device = getattr(getattr(value, "device", None), "type", "cpu")
-    if device != "cpu":
-        raise LaunchError(
-            f"the argument {name} is on the device {device!r}, and kernels run on the CPU", "move it there: `.cpu()`"
-        )
     return int(value.data_ptr())
 
 
-def _region(value: Any) -> Region:
+def _device(name: str, value: Any) -> int | None:
+    """The number of the GPU that a tensor is on, or None if it is on the CPU."""
+    device = getattr(value, "device", None)
+    kind = getattr(device, "type", "cpu")
+    if kind not in ("cpu", "cuda"):
+        raise LaunchError(
+            f"the argument {name} is on the device {kind!r}, and kernels run on CPUs and GPUs of CUDA",
+            "move it there: `.cuda()` or `.cpu()`",
+        )
+    return int(value.get_device()) if kind == "cuda" else None
+
+
+def _region(name: str, value: Any) -> Region:
     """The whole memory that a tensor is a view of."""
     if isinstance(value, np.ndarray):
         while isinstance(value.base, np.ndarray):
             value = value.base
         low, high = np.lib.array_utils.byte_bounds(value)
         return Region(low, high - low)
+    device = _device(name, value)
     storage = getattr(value, "untyped_storage", None)
     if storage is None:
-        return Region(int(value.data_ptr()), int(value.numel()) * int(value.element_size()))
-    return Region(int(storage().data_ptr()), int(storage().nbytes()))
+        return Region(int(value.data_ptr()), int(value.numel()) * int(value.element_size()), device)
+    return Region(int(storage().data_ptr()), int(storage().nbytes()), device)
 
 
 # ---- arguments
+
+
+def device_of(arguments: Mapping[str, Argument]) -> int | None:
+    """The GPU that all tensors among the arguments are on, or None if they are on the CPU; LaunchError if they differ."""
+    places = {region.device: name for name, argument in arguments.items() for region in argument.regions}
+    if len(places) > 1:
+        said = [f"{name} on {'the CPU' if place is None else f'cuda:{place}'}" for place, name in places.items()]
+        raise LaunchError(f"the tensors of a launch are on one device, not {' and '.join(said)}")
+    return next(iter(places), None)
 
 
 @dataclass(slots=True)
@@ -227,7 +245,7 @@ def _integer(parameter: Parameter, value: int) -> Argument:
 def _pointer(parameter: Parameter, name: str, value: Any) -> Argument:
     address = _address(name, value)
     found = pointer_type(_element(name, value), const=parameter.is_const)
-    return Argument(found, [address], [_aligned(parameter, address)], [_region(value)])
+    return Argument(found, [address], [_aligned(parameter, address)], [_region(name, value)])
 
 
 def _several(parameter: Parameter, name: str, value: Any, warmup: bool) -> Argument:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stator.base.store import key_of
 from stator.tile import launch
-from stator.tile.arguments import Argument, Parameter, Signature, describe, parameters_of
-from stator.tile.cpu.again import Launches
-from stator.tile.cpu.entry import MachineCode, code_of
+from stator.tile.arguments import Argument, Parameter, Signature, describe, device_of, parameters_of
+from stator.tile.cpu.again import Launches, launcher_of, places_of
+from stator.tile.cpu.entry import MachineCode, OnDevice, code_of, gpu_code_of
 from stator.tile.errors import LaunchError
 from stator.tile.frontend.direct import function_of
 from stator.tile.frontend.kernel import Compiled, compile_kernel
@@ -59,16 +60,27 @@ class CompiledKernel:
     name: str
     compiled: Compiled
     metadata: Options
+    codes: dict[int | None, MachineCode | None] = field(default_factory=dict, repr=False, compare=False)
 
-    @functools.cached_property
+    @property
     def asm(self) -> dict[str, str]:
-        """The kernel's text at each stage."""
-        return {"tir": module_text(self.compiled.module)}
+        """The kernel's text at each stage; of those for a GPU, once it has been compiled for one."""
+        texts = {"tir": module_text(self.compiled.module)}
+        for code in self.codes.values():
+            texts.update(getattr(code, "texts", {}))
+        return texts
 
-    @functools.cached_property
+    @property
     def code(self) -> MachineCode | None:
-        """Its machine code, or None where it is interpreted."""
-        return code_of(self.compiled.module, self.compiled.name)
+        """Its machine code for the CPU, or None where it is interpreted."""
+        return self.code_on(None)
+
+    def code_on(self, device: int | None) -> MachineCode | None:
+        """Its machine code for the CPU (None) or a GPU of this number, or None where it is interpreted."""
+        if device not in self.codes:
+            make = code_of if device is None else functools.partial(gpu_code_of, device=device)
+            self.codes[device] = make(self.compiled.module, self.compiled.name)
+        return self.codes[device]
 
 
 class JITFunction(jit_callable, KernelInterface):
@@ -93,7 +105,8 @@ class JITFunction(jit_callable, KernelInterface):
         )
         self.pre_run_hooks: list[Callable[..., Any]] = []
         self.cache: dict[Any, CompiledKernel] = {}
-        self.launches = Launches(self.params)
+        defaults = {p.name: p.default for p in self.signature.parameters.values() if p.default is not p.empty}
+        self.launches = Launches(self.params, defaults, self.pre_run_hooks)
         functools.update_wrapper(self, fn)
 
     @property
@@ -131,6 +144,10 @@ class JITFunction(jit_callable, KernelInterface):
         bound.apply_defaults()
         return function_of(self.source)(*bound.args, **bound.kwargs)
 
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        launcher = self.launches.launcher
+        return super().__getitem__(grid) if launcher is None else launcher.bind(self, grid)  # type: ignore[no-any-return]
+
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
         """The arguments of a launch by name, and its options."""
         arguments, options = split_options(self.fn.__name__, named, self.arg_names)
@@ -147,7 +164,7 @@ class JITFunction(jit_callable, KernelInterface):
             known = self.launches.known.get(given.key)
             if known is not None and known.compiled.is_current():
                 sizes = launch.grid_sizes(grid, self.meta(args, named) if callable(grid) else {})
-                known.code.run(given.numbers, sizes)
+                known.code_on(given.device).run(given.numbers, sizes)
                 return known
         arguments, options = self.bind(args, named)
         for hook in self.pre_run_hooks:
@@ -158,15 +175,28 @@ class JITFunction(jit_callable, KernelInterface):
         if warmup:
             return self.compile(described, options, checks)
         sizes = launch.grid_sizes(grid, {name: unwrap(value) for name, value in arguments.items()})
+        device = device_of(described)
         if interprets():
+            launch.on_the_cpu(self.fn.__name__, device)
             launch.run_text(self.source, described, sizes, checks)
             return None
         kernel = self.compile(described, options, checks)
-        launch.run_module(kernel.compiled, kernel.code, described, sizes)
+        code = kernel.code_on(device)
+        if code is None:
+            launch.on_the_cpu(self.fn.__name__, device)
+        launch.run_module(kernel.compiled, code, described, sizes)
         passed = [number for argument in described.values() for number in argument.numbers]
-        if given is not None and kernel.code is not None and given.numbers == passed:
+        if given is not None and code is not None and given.numbers == passed:
             self.launches.known[given.key] = kernel
+            if device is not None:
+                self._learn(args, named, kernel, code)
         return kernel
+
+    def _learn(self, args: Sequence[Any], named: Mapping[str, Any], kernel: CompiledKernel, code: MachineCode) -> None:
+        """From now on, launches like this one are made in C."""
+        launcher, places = launcher_of(self.launches), places_of(kernel.compiled.captured)
+        if launcher is not None and places is not None and isinstance(code, OnDevice):
+            launcher.learn(tuple(args), dict(named), (weakref.ref(kernel), places, kernel.name, *code.entry))
 
     def meta(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, as functions that give grids want them."""

@@ -35,6 +35,15 @@ def grid_sizes(grid: Any, meta: Mapping[str, Any]) -> tuple[int, int, int]:
     return first, second, third
 
 
+def on_the_cpu(kernel: str, device: int | None) -> None:
+    """LaunchError where tensors of a GPU would be touched by the interpreter."""
+    if device is not None:
+        raise LaunchError(
+            f"{kernel} is to be interpreted, which it can be on the CPU alone, and its tensors are on cuda:{device}",
+            "move them: `.cpu()`",
+        )
+
+
 def memory_of(arguments: Mapping[str, Argument], memory: Memory) -> Memory:
     """The memory of the tensors among arguments."""
     for name, argument in arguments.items():

@@ -64,7 +64,7 @@ def load(image: bytes, name: str, shared: int, device: int) -> tuple[int, int]:
 
 def _load(image: bytes, name: str, shared: int, device: int) -> tuple[int, int]:
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    with _primary(device) as context:
+    with primary(device) as context:
         _call("cuModuleLoadData", ctypes.byref(module), image, what=f"{name} was loaded")
         _call("cuModuleGetFunction", ctypes.byref(function), module, name.encode(), what=f"{name} was looked for")
         if shared > SHARED_BYTES:
@@ -74,7 +74,7 @@ def _load(image: bytes, name: str, shared: int, device: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _primary(device: int) -> Iterator[int]:
+def primary(device: int) -> Iterator[int]:
     """The primary context of a device is current meanwhile."""
     context, before = _context(device), ctypes.c_void_p()
     _call("cuCtxPushCurrent_v2", ctypes.c_void_p(context), what="a context was made current")

@@ -19,6 +19,10 @@ from stator.tile.arguments import Parameter
 
 _SWITCHES = ("STATOR_TILE_INTERPRET", "TRITON_INTERPRET", "TRITON_DEBUG", "STATOR_TILE_CODE", "STATOR_TILE_STRICT")
 _ALIGNMENT = 16
+#: Stands for what a name in a dict is that is not there.
+ABSENT = object()
+#: Parameters that a launcher in C can have.
+_MOST = 64
 _PLAIN = (int, bool, str, type(None))
 
 
@@ -28,12 +32,15 @@ class Given:
 
     key: tuple[Any, ...]
     numbers: list[bool | int | float]
+    device: int | None = None
 
 
 class Launches:
-    """The launches of one kernel so far."""
+    """The launches of one kernel so far; those on a GPU are also known to a launcher in C."""
 
-    def __init__(self, params: Sequence[Parameter]) -> None:
+    def __init__(self, params: Sequence[Parameter], defaults: Mapping[str, Any], hooks: list[Any]) -> None:
+        self.defaults, self.hooks = dict(defaults), hooks
+        self.launcher: Any = None
         self.params = list(params)
         self.by_name = {param.name: param for param in params}
         #: The compiled kernels, by key, as long as the kernel's own cache (or a program) has them.
@@ -54,7 +61,42 @@ class Launches:
             if not _look(self.by_name.get(name), value, tensors, key, numbers):
                 return None
         numbers.sort()
-        return Given(tuple(key), [number for _, number in numbers])
+        devices = {part[2] for part in key if type(part) is tuple and len(part) == 4}
+        if len(devices) > 1:
+            return None
+        return Given(tuple(key), [number for _, number in numbers], next(iter(devices), None))
+
+
+def launcher_of(launches: Launches) -> Any:
+    """What launches in C, made when a kernel is first launched on a GPU."""
+    if launches.launcher is None and len(launches.params) <= _MOST:
+        import torch  # which has made the tensors of the launch
+
+        from stator._native import TileLauncher
+
+        flags = [
+            param.is_constexpr * 1 | param.do_not_specialize * 2 | (param.dtype is not None) * 4
+            for param in launches.params
+        ]
+        launches.launcher = TileLauncher(
+            names=tuple(launches.by_name), flags=tuple(flags), defaults=launches.defaults,
+            positions={name: i for i, name in enumerate(launches.by_name)}, hooks=launches.hooks,
+            types=(torch.Tensor, torch.nn.Parameter), switches=tuple([name.encode() for name in _SWITCHES]),
+            absent=ABSENT,
+        )  # fmt: skip
+    return launches.launcher
+
+
+def places_of(captured: Mapping[Any, Any]) -> tuple[tuple[Any, str, Any], ...] | None:
+    """Where the names are that a kernel's text has seen: (dict or cell, name, value) each, or None if some are elsewhere."""
+    found: list[tuple[Any, str, Any]] = []
+    for source, name in captured:
+        places = source.places(name)
+        if places is None:
+            return None
+        found += [(where, name, ABSENT) for where in places[:-1]]
+        found.append((places[-1], name, source.captured(name)))
+    return tuple(found)
 
 
 def _look(
@@ -67,9 +109,10 @@ def _look(
         return kind is float or kind in _PLAIN
     if kind in tensors:
         address = value.data_ptr()
-        key.append((value.dtype, address % _ALIGNMENT == 0))
+        device = value.get_device() if value.is_cuda else None
+        key.append((value.dtype, address % _ALIGNMENT == 0, device, "tensor"))
         numbers.append((param.num, address))
-        return bool(value.is_cpu)
+        return device is not None or bool(value.is_cpu)
     if kind is int:
         one = value == 1 and not param.do_not_specialize
         size = 32 if -(1 << 31) <= value < 1 << 31 else 64 if -(1 << 63) <= value < 1 << 63 else 65

@@ -74,12 +74,7 @@ def rounded(m: Maker, dtype: DType, value: str) -> str:
         return m.convert("fpext", "half", "float", m.convert("fptrunc", "float", "half", value))
     if dtype.name != "bf16":
         return value
-    bits = m.bits("float", "i32", value)
-    odd = m.op("and", "i32", m.op("lshr", "i32", bits, m.number("i32", 16)), m.number("i32", 1))
-    up = m.op("add", "i32", m.op("add", "i32", bits, m.number("i32", 0x7FFF)), odd)
-    quiet = m.op("or", "i32", bits, m.number("i32", 0x400000))
-    found = m.select(m.compare("uno", "float", value, value), "i32", quiet, up)
-    return m.bits("i32", "float", m.op("and", "i32", found, m.number("i32", -65536)))
+    return m.to_bfloat(value)
 
 
 def to_odd(m: Maker, value: str) -> str:

@@ -168,6 +168,15 @@ class Maker:
     def fma(self, type_: str, a: str, b: str, c: str) -> str:
         return self.intrinsic("fma", type_, a, b, c)
 
+    def to_bfloat(self, value: str) -> str:
+        """f32 numbers rounded to those that bf16 has."""
+        bits = self.bits("float", "i32", value)
+        odd = self.op("and", "i32", self.op("lshr", "i32", bits, self.number("i32", 16)), self.number("i32", 1))
+        up = self.op("add", "i32", self.op("add", "i32", bits, self.number("i32", 0x7FFF)), odd)
+        quiet = self.op("or", "i32", bits, self.number("i32", 0x400000))
+        found = self.select(self.compare("uno", "float", value, value), "i32", quiet, up)
+        return self.bits("i32", "float", self.op("and", "i32", found, self.number("i32", -65536)))
+
     def polynomial(self, type_: str, x: str, coefficients: Sequence[float]) -> str:
         """By Horner's rule; the coefficient of the highest power is the last."""
         found = self.number(type_, coefficients[-1])

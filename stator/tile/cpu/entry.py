@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from stator.tile.cpu.refused import Refused
 from stator.tile.errors import CodeRefused, CodeWarning
@@ -34,6 +34,13 @@ class MachineCode(Protocol):
     def run(self, numbers: Sequence[bool | int | float], grid: tuple[int, int, int]) -> None: ...
 
 
+@runtime_checkable
+class OnDevice(Protocol):
+    """Machine code that a device runs, with what a launch in C needs: see csrc/tiles.c."""
+
+    entry: tuple[Any, ...]
+
+
 def _switch(name: str, default: str) -> bool:
     return os.environ.get(name, default) not in ("", "0")
 
@@ -50,6 +57,20 @@ def code_of(module: Module, name: str) -> MachineCode | None:
     except Refused as refused:
         _say(f"{name} is interpreted, slowly: no code for {refused}")
         return None
+
+
+def gpu_code_of(module: Module, name: str, device: int) -> MachineCode | None:
+    """A kernel's machine code for a GPU; CodeRefused where there is none, for its tensors cannot be interpreted."""
+    if not _switch("STATOR_TILE_CODE", "1"):
+        return None
+    if not HAS_LLVM:
+        raise CodeRefused(f"{name} cannot run on a GPU: code needs llvmlite (pip install llvmlite)")
+    from stator.tile.nvidia.launch import Kernel as GPUKernel
+
+    try:
+        return GPUKernel(module, name, device)
+    except Refused as refused:
+        raise CodeRefused(f"{name} cannot run on a GPU: no code for {refused}") from refused
 
 
 def _say(text: str) -> None:

@@ -91,7 +91,7 @@ class Kernel:
         self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.loaded.address)
         params = [param.type for param in self.plan.function.params]
         self._head = struct.Struct(f"={int(Word.ARGUMENTS)}q")
-        self._pack = struct.Struct("=" + "".join(map(_format, params)))
+        self._pack = struct.Struct("=" + "".join(map(parameter_format, params)))
         self._unsigned = [_is_unsigned(type_) for type_ in params]
 
     def run(self, numbers: Sequence[bool | int | float], grid: tuple[int, int, int]) -> None:
@@ -149,7 +149,7 @@ def _read(type_: Type, address: int) -> Data:
 _FORMATS = {"i1": "?7x", "f64": "d", "u64": "Q"}
 
 
-def _format(type_: Type) -> str:
+def parameter_format(type_: Type) -> str:
     """How an argument lies in its word."""
     element = type_.element
     name = str(element)

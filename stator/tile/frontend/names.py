@@ -34,6 +34,10 @@ class ModuleNames:
             raise KeyError(name)
         return getattr(self.module, name)
 
+    def places(self, name: str) -> tuple[Any, ...] | None:
+        """As of a source."""
+        return (vars(self.module),) if name in vars(self.module) else None
+
 
 def of_module(g: Generator, module: ModuleType, name: str) -> Any:
     """What a module's name stands for; when a number or the like changes, the kernel is compiled again."""

@@ -75,6 +75,13 @@ class Source:
         except ValueError:  # it is not assigned yet
             return _ABSENT
 
+    def places(self, name: str) -> tuple[Any, ...] | None:
+        """Where the name is looked for: the variable's cell, or dicts, of which the last one has it. None if nowhere."""
+        if self.is_enclosed(name):
+            return ((self.function.__closure__ or ())[self.function.__code__.co_freevars.index(name)],)
+        names = self.function.__globals__
+        return (names,) if name in names else (names, vars(builtins)) if name in vars(builtins) else None
+
     def is_enclosed(self, name: str) -> bool:
         return self.enclosed(name) is not _ABSENT
 

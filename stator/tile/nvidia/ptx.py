@@ -1,0 +1,93 @@
+"""From LLVM to PTX, and from that to what the driver loads.
+
+Text goes through LLVM's passes and its code generator for a GPU; `ptxas`, where one is found, makes machine code of it,
+else the driver does so when it loads. Neighbours: `kernel` writes the text, `stages` keeps what is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm  # type: ignore[import-untyped]
+
+from stator.tile.nvidia.kernel import TRIPLE
+
+_SPEED = 3
+#: The version of PTX that is asked for: what sm_80 and sm_90 have, and drivers since CUDA 12.0 read.
+PTX_VERSION = 80
+
+
+class AssemblerFailed(Exception):
+    """`ptxas` did not take a text, and what it said."""
+
+
+@functools.cache
+def _target() -> Any:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE)
+
+
+def _machine(architecture: int) -> Any:
+    return _target().create_target_machine(cpu=f"sm_{architecture}", features=f"+ptx{PTX_VERSION}", opt=_SPEED)
+
+
+def optimized(text: str, architecture: int) -> Any:
+    """The module of a text after LLVM's passes."""
+    machine = _machine(architecture)
+    module = llvm.parse_assembly(text)
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=_SPEED))
+    passes.getModulePassManager().run(module, passes)
+    return module
+
+
+def ptx_of(text: str, architecture: int) -> str:
+    """PTX of a text of LLVM."""
+    return str(_machine(architecture).emit_assembly(optimized(text, architecture)))
+
+
+@functools.cache
+def assembler() -> str | None:
+    """`ptxas`: what STATOR_PTXAS says, that of an installed Triton, or that of the path."""
+    told = os.environ.get("STATOR_PTXAS")
+    if told is not None:
+        return told or None
+    found = find_spec("triton")
+    if found is not None and found.origin is not None:
+        inside = Path(found.origin).parent / "backends" / "nvidia" / "bin" / "ptxas"
+        if inside.exists():
+            return str(inside)
+    return shutil.which("ptxas")
+
+
+def cubin_of(text: str, architecture: int) -> bytes | None:
+    """Machine code of PTX, or None where there is no assembler; AssemblerFailed where it refuses the text."""
+    program = assembler()
+    if program is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(text, encoding="utf-8")
+        command = [program, f"--gpu-name=sm_{architecture}", "-o", str(result), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AssemblerFailed(f"{program} refuses the PTX: {done.stderr.strip() or done.stdout.strip()}")
+        return result.read_bytes()
+
+
+@functools.cache
+def assembler_version() -> str:
+    """Which assembler it is."""
+    program = assembler()
+    if program is None:
+        return ""
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,252 @@
+"""Goes through a function of tile IR with layouts and writes the code of a thread: values, control flow, parameters.
+
+A value is a list of texts of LLVM, one for each register of its layout; a scalar is one. What an operator becomes is a
+row of a table that other files fill, each for its own operators. Regions become blocks, and what they carry phis.
+Neighbours: `threads` has what a thread can do, `kernel` makes the module around it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from stator.tile.cpu.casts import register
+from stator.tile.cpu.code import literal
+from stator.tile.cpu.refused import Refused
+from stator.tile.gpu.scratch import scratch_bytes
+from stator.tile.ir.core import Block, Function, Operation, Value
+from stator.tile.ir.types import Element
+from stator.tile.nvidia.hazards import Hazards
+from stator.tile.nvidia.places import LANES, Places, bits_of
+from stator.tile.nvidia.threads import Threads
+
+Registers: TypeAlias = list[str]
+Results: TypeAlias = list[Registers]
+Handler: TypeAlias = "Callable[[Writer, Operation], Results]"
+
+#: What writes an operator.
+HANDLERS: dict[str, Handler] = {}
+
+
+def operation(*names: str) -> Callable[[Handler], Handler]:
+    """Registers what writes these operators."""
+
+    def add(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return add
+
+
+class Writer(Threads):
+    """The code of a function."""
+
+    def __init__(
+        self,
+        function: Function,
+        layouts: Callable[[Value], Places],
+        warps: int,
+        architecture: int,
+        kept: int = 0,
+    ) -> None:
+        super().__init__(warps, kept)
+        self.function, self._layouts = function, layouts
+        self.architecture = architecture
+        self.values: dict[Value, Registers] = {}
+        self._places: dict[Value, Places] = {}
+        self._uses = Counter(operand for o in function.body.walk() for operand in o.operands)
+        self._once = Places((), (), (0,) * LANES, (0,) * bits_of(warps))
+        self.strings: dict[str, str] = {}
+        self.hazards = Hazards(function)
+
+    # ---- values
+
+    def get(self, value: Value) -> Registers:
+        return self.values[value]
+
+    def places(self, value: Value) -> Places:
+        """Who holds which elements of a value; of a scalar every thread all."""
+        if value.type.is_scalar:
+            return self._once
+        if value not in self._places:
+            self._places[value] = self._layouts(value)
+        return self._places[value]
+
+    def is_used(self, value: Value) -> bool:
+        return self._uses[value] > 0
+
+    def zero(self, element: Element) -> str:
+        """The number that a masked load gives without another."""
+        return literal(register(element), 0)
+
+    def both(self, a: str, b: str) -> str:
+        """Whether both conditions hold."""
+        if "true" in (a, b):
+            return b if a == "true" else a
+        return self.m.op("and", "i1", a, b)
+
+    def string(self, text: str) -> str:
+        """A constant text that ends in a 0."""
+        return self.strings.setdefault(text, f"@text{len(self.strings)}")
+
+    def before_access(self, o: Operation) -> None:
+        """Has threads wait for one another if another one may have touched what an operation touches."""
+        if self.hazards.meets(o):
+            self.barrier()
+
+    # ---- instructions
+
+    def assembly(
+        self,
+        text: str,
+        constraints: Sequence[str],
+        results: Sequence[str],
+        given: Sequence[tuple[str, str]],
+        effects: bool = True,
+    ) -> list[str]:
+        """Instructions of PTX, whose results have these types."""
+        kind = "void" if not results else results[0] if len(results) == 1 else "{ " + ", ".join(results) + " }"
+        args = ", ".join([f"{type_} {value}" for type_, value in given])
+        spelled = text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A")
+        mark, tail = (" sideeffect", "") if effects else ("", " #1")
+        call = f'call {kind} asm{mark} "{spelled}", "{",".join(constraints)}"({args}){tail}'
+        if not results:
+            self.code.do(call)
+            return []
+        found = self.code.value(call)
+        if len(results) == 1:
+            return [found]
+        return [self.code.value(f"extractvalue {kind} {found}, {place}") for place in range(len(results))]
+
+    def guarded(self, condition: str, type_: str, other: str, write: Callable[[], str]) -> str:
+        """What is computed if a condition holds, else another value."""
+        if condition == "true":
+            return write()
+        before, then, end = self.code.label, self.code.fresh("then"), self.code.fresh("end")
+        self.code.branch(condition, then, end)
+        self.code.block(then)
+        found = write()
+        inner = self.code.label
+        self.code.jump(end)
+        self.code.block(end)
+        return self.code.value(f"phi {type_} [{found}, %{inner}], [{other}, %{before}]")
+
+    # ---- operations
+
+    def block(self, block: Block) -> Results:
+        """All but the terminator; what its operands are."""
+        for each in block.operations[:-1]:
+            self.operation(each)
+        return [self.values[operand] for operand in block.operations[-1].operands]
+
+    def operation(self, o: Operation) -> None:
+        match o.op:
+            case "if":
+                found = self._if(o)
+            case "for":
+                found = self._for(o)
+            case "while":
+                found = self._while(o)
+            case op if op in HANDLERS:
+                before, place = self.barriers, o.attrs.get("scratch", -1)
+                self.begin((place, scratch_bytes(o)) if place >= 0 else (0, 0))
+                found = HANDLERS[op](self, o)
+                if place >= 0 and self.barriers == before:
+                    self.barrier()  # whoever has put barriers counts on one here
+            case op:
+                raise Refused(op, "there is no code for it on a GPU", o.location)
+        self.values.update(zip(o.results, found, strict=True))
+
+    def _if(self, o: Operation) -> Results:
+        (condition,) = self.get(o.operands[0])
+        then, otherwise, end = (self.code.fresh(name) for name in ("then", "else", "end"))
+        self.code.branch(condition, then, otherwise)
+        came: list[tuple[str, Results]] = []
+        for label, region in zip((then, otherwise), o.regions, strict=True):
+            self.code.block(label)
+            self.entered()
+            found = self.block(region)
+            came.append((self.code.label, found))
+            self.code.jump(end)
+        self.code.block(end)
+        self.entered()
+        return [
+            [self._phi(value, [(label, found[place][each]) for label, found in came]) for each in range(len(first))]
+            for place, (value, first) in enumerate(zip(o.results, came[0][1], strict=True))
+        ]
+
+    def _phi(self, value: Value, came: Sequence[tuple[str, str]]) -> str:
+        first = came[0][1]
+        if all(text == first for _, text in came):
+            return first
+        sources = ", ".join([f"[{text}, %{label}]" for label, text in came])
+        return self.code.value(f"phi {register(value.type.element)} {sources}")
+
+    def _for(self, o: Operation) -> Results:
+        (body,) = o.regions
+        self.hazards.again(o)
+        (lower,), (upper,), (step,) = (self.get(operand) for operand in o.operands[:3])
+        starts = [[lower], *[self.get(operand) for operand in o.operands[3:]]]
+        head, inside, end = (self.code.fresh(name) for name in ("head", "body", "end"))
+        loop = _Loop(self, body.args, starts, head)
+        signed = getattr(body.args[0].type.element, "kind", "") == "int"
+        type_ = register(body.args[0].type.element)
+        (index,) = loop.phis[0]
+        self.code.branch(self._goes_on(type_, signed, index, upper, step), inside, end)
+        self.code.block(inside)
+        given = self.block(body)
+        after = self.m.op("add", type_, index, step)
+        loop.close([[after], *given])
+        self.code.block(end)
+        return loop.phis[1:]
+
+    def _goes_on(self, type_: str, signed: bool, index: str, upper: str, step: str) -> str:
+        m, kind = self.m, "s" if signed else "u"
+        up, down = (
+            (lambda: m.compare(f"{kind}lt", type_, index, upper)),
+            (lambda: m.compare(f"{kind}gt", type_, index, upper)),
+        )
+        if step.lstrip("-").isdigit():
+            return down() if int(step) < 0 else up()
+        if not signed:
+            return up()
+        return m.select(m.compare("sgt", type_, step, "0"), "i1", up(), down())
+
+    def _while(self, o: Operation) -> Results:
+        test, body = o.regions
+        self.hazards.again(o)
+        head, inside, end = (self.code.fresh(name) for name in ("head", "body", "end"))
+        loop = _Loop(self, test.args, [self.get(operand) for operand in o.operands], head)
+        (goes_on,), *values = self.block(test)
+        self.code.branch(goes_on, inside, end)
+        self.code.block(inside)
+        self.entered()
+        self.values.update(zip(body.args, values, strict=True))
+        loop.close(self.block(body))
+        self.code.block(end)
+        return values
+
+
+class _Loop:
+    """The head of a loop: phis, whose other sides are known when the body has been written."""
+
+    def __init__(self, w: Writer, args: Sequence[Value], starts: Sequence[Registers], head: str) -> None:
+        self.w, self.head, self.before = w, head, w.code.label
+        self.args, self.starts = args, starts
+        w.code.jump(head)
+        w.code.block(head)
+        w.entered()
+        self.at = len(w.code.lines)
+        self.phis = [[f"%{w.code.fresh('p')}" for _ in each] for each in starts]
+        w.code.lines += [""] * sum(map(len, starts))
+        w.values.update(zip(args, self.phis, strict=True))
+
+    def close(self, given: Sequence[Registers]) -> None:
+        lines, place, label = self.w.code.lines, self.at, self.w.code.label
+        for arg, phis, starts, ends in zip(self.args, self.phis, self.starts, given, strict=True):
+            type_ = register(arg.type.element)
+            for phi, start, end in zip(phis, starts, ends, strict=True):
+                lines[place] = f"  {phi} = phi {type_} [{start}, %{self.before}], [{end}, %{label}]"
+                place += 1
+        self.w.code.jump(self.head)

@@ -1,0 +1,65 @@
+"""Kernels of tests that have their tensors on the CPU, run on a GPU: memory goes there before a launch and back after."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from stator.tile.ir.core import Module
+from stator.tile.nvidia.launch import Kernel
+from tests.tile.nvidia.emulated import live_arrays
+
+_ALIGN = 256
+
+
+class Copied:
+    """What launches use instead of machine code for the CPU."""
+
+    def __init__(self, module: Module, name: str) -> None:
+        self.kernel = Kernel(module, name, 0)
+        self.pointers = [param.type.is_pointer for param in module.functions[name].params]
+
+    def run(self, numbers: Sequence[bool | int | float], grid: tuple[int, int, int]) -> None:
+        arrays = live_arrays()
+        given, copies = list(numbers), {}
+        for place, is_pointer in enumerate(self.pointers):
+            if is_pointer:
+                array = next(a for a in arrays if 0 <= int(numbers[place]) - _address(a) < a.nbytes)
+                start = _address(array)
+                if start not in copies:
+                    copies[start] = array, _on_device(array, start)
+                given[place] = copies[start][1].data_ptr() + start % _ALIGN + int(numbers[place]) - start
+        self.kernel.run(given, grid)
+        torch.cuda.synchronize()
+        for start, (array, copy) in copies.items():
+            array[:] = copy[start % _ALIGN :][: array.nbytes].cpu().numpy()
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _on_device(array: np.ndarray[Any, Any], start: int) -> torch.Tensor:
+    """A copy whose address is as far from a multiple of 256 as the array's is."""
+    room = torch.empty(array.nbytes + _ALIGN, dtype=torch.uint8, device="cuda")
+    room[start % _ALIGN :][: array.nbytes] = torch.from_numpy(array.view(np.uint8).reshape(-1)).cuda()
+    return room
+
+
+def run_on_arrays(module: Module, name: str, arrays: Sequence[np.ndarray[Any, Any]], *more: int) -> None:
+    """A kernel on numpy arrays."""
+    kernel = Kernel(module, name, 0)
+    copies = [torch.from_numpy(a.reshape(-1).view(np.uint8).copy()).cuda() for a in arrays]
+    kernel.run([*[copy.data_ptr() for copy in copies], *more], (1, 1, 1))
+    torch.cuda.synchronize()
+    for array, copy in zip(arrays, copies, strict=True):
+        ctypes.memmove(_address(array), copy.cpu().data_ptr(), array.nbytes)
+
+
+def code_of(module: Module, name: str) -> Any:
+    """A kernel, and never None."""
+    return Copied(module, name)
