@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 
 from stator.base.device import Device
@@ -255,18 +256,29 @@ def _rows(kernel: Kernel, device: Device) -> BlockPlan:
 
 def _mixed(kernel: Kernel, device: Device) -> BlockPlan:
     """Each program has as many rows as it sums into one place."""
-    (turns,) = {
-        atom.divisor
-        for store in kernel.stores
-        if store.mode == "sum"
-        for atom, _ in store.index.terms
-        if isinstance(atom, FloorDiv)
-    }
-    assert type(turns) is int and type(kernel.reduce_numel) is int, "only fixed rows are taken in turn"
-    r = power_of_two(kernel.reduce_numel)
+    outer, length, sizes = kernel.outer_numel, kernel.reduce_numel, {param.name: param.numel for param in kernel.params}
+    sums = {sizes[store.buffer] for store in kernel.stores if store.mode == "sum"}
+    assert type(outer) is int and type(length) is int, "only fixed rows are taken in turn"
+    (turns,) = {outer * length // numel for numel in sums if type(numel) is int}
+    r = power_of_two(length)
     threads = _threads(r, device.thread_points // 2, device)
-    plan = _reducing(kernel, (Points("x", kernel.axes, 1),), r, threads, device)
+    plan = _reducing(kernel, (Points("x", _in_rows(kernel), 1),), r, threads, device)
     return replace(plan, turns=turns)
+
+
+def _in_rows(kernel: Kernel) -> tuple[Axis, ...]:
+    """The outer axes so that one range of them goes through the rows in their order, as sums down columns count them.
+
+    A sum lies at `row // turns`, of which an axis within one turn is no part, and one of several has a divisor.
+    """
+    index = next(store.index for store in kernel.stores if store.mode == "sum")
+    weights = dict.fromkeys(kernel.axes, Fraction(0))
+    for atom, factor in index.terms:
+        inner, divisor = (atom.inner, atom.divisor) if isinstance(atom, FloorDiv) else (Index.of(atom), 1)
+        for axis, step in inner.terms:
+            if isinstance(axis, Axis) and axis in weights:
+                weights[axis] += Fraction(hint(factor * step), hint(divisor))
+    return tuple(sorted(kernel.axes, key=lambda axis: -weights[axis]))
 
 
 def _reducing(kernel: Kernel, points: tuple[Points, ...], r: int, threads: int, device: Device) -> BlockPlan:

@@ -48,6 +48,12 @@ def layer_norm_gradients(x: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, ...]
     return torch.ops.aten.native_layer_norm_backward(dy, x, [length], mean, rstd, w, w, [True, True, True])
 
 
+def layer_norm_gradients_of_images(x: Tensor, w: Tensor, dy: Tensor, image: Tensor, line: Tensor) -> tuple[Tensor, ...]:
+    """Rows are points of images, and a part of the sums down columns is some whole lines of one."""
+    dx, *sums = layer_norm_gradients(x, w, dy)
+    return dx * image * line, *sums
+
+
 #: Programs, and the shapes of their inputs by rows and columns.
 PROGRAMS: dict[str, tuple[Callable[..., object], Callable[[int, int], tuple[tuple[int, ...], ...]]]] = {
     "transposed": (lambda x: x.t().contiguous(), lambda m, n: ((m, n),)),
@@ -66,6 +72,10 @@ PROGRAMS: dict[str, tuple[Callable[..., object], Callable[[int, int], tuple[tupl
     "statistics": (lambda x: (x.mean((0, 2)), x.var((0, 2))), lambda m, n: ((3, m, n),)),
     "layer norm": (lambda x, w: F.layer_norm(x, x.shape[-1:], w, w), lambda m, n: ((m, n), (n,))),
     "layer norm, gradients": (layer_norm_gradients, lambda m, n: ((m, n), (n,), (m, n))),
+    "layer norm of images, gradients": (
+        layer_norm_gradients_of_images,
+        lambda m, n: ((4, 8, 14, n), (n,), (4, 8, 14, n), (4, 1, 1, 1), (1, 8, 1, 1)),
+    ),
     "running sums": (lambda x: (x.cumsum(0), x.cumsum(1)), lambda m, n: ((m, n),)),
     "several": (lambda x, y, z: (x * 2, y + 1, z * z), lambda m, n: ((m, n),) * 3),
 }
@@ -138,6 +148,7 @@ def test_agrees_with_float64_on_the_cpu(name: str, device: str, tmp_path: Path) 
     ("channels last", "small blocks", "z = "),
     ("sum", "split", "in 8 pieces"),
     ("layer norm, gradients", "rows in turn", "rows in turn"),
+    ("layer norm of images, gradients", "rows in turn", "28 rows in turn"),
     ("statistics", "split", "nests"),
 ])  # fmt: skip
 def test_small_shapes_are_laid_out_in_every_way(name: str, device: str, wanted: str) -> None:
