@@ -28,6 +28,7 @@ from stator.recording.policy import Facts, Policy
 from stator.runtime import GraphArtifact, executor
 from stator.runtime.link import load
 from stator.sizes import Size, evaluate
+from stator.targets.target import Recorder
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
 #: The kernels of a plan, loaded when they are asked for.
@@ -46,11 +47,21 @@ def record_plan(call: Call, artifact: GraphArtifact, options: Options) -> Call:
         what = f"option 'cudagraphs' has no effect on graphs of the {kind_of(plan.device)}"
         options.announce(WithoutEffect(f"{what}, where nothing is queued"))
         return call
+    if _is_refused(recorder, options):
+        return call
     found = barriers(plan, recorder.REFUSED, recorder.QUEUED)
     artifacts.stage(f"{plan.name}_recording", lambda: _text(plan, found), "txt")
     log.record(log.RECORDING, graph=plan.name, recorded=len(found) < _acting(plan), told=_sentence(plan, found))
     made = _recorded(call, plan, partial(load, artifact.units, options, plan.device), options, found)
     return made if made is not None else call
+
+
+def _is_refused(recorder: Recorder, options: Options) -> bool:
+    """Whether nothing can be recorded as the program has set PyTorch up, which is told."""
+    reason = recorder.refusal()
+    if reason:
+        options.announce(WithoutEffect(f"option 'cudagraphs' has no effect: {reason}"))
+    return bool(reason)
 
 
 def _recorded(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, found: Mapping[int, str]) -> Call | None:
@@ -112,7 +123,8 @@ def record_call(call: Call, name: str, written: frozenset[int], device: str, opt
     """A graph that is no plan, recorded; `written` are inputs that it writes to. Where its memory lies, and whether it
     draws random numbers, its first call shows.
     """
-    if targets.recorder(device) is None:
+    recorder = targets.recorder(device)
+    if recorder is None or _is_refused(recorder, options):
         return call
     return _native(call, Facts(name, OPAQUE_STEPS, written, geometry=None, opaque=True), device, options, None)
 

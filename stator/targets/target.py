@@ -106,6 +106,9 @@ class Recorder(Protocol):
         captured, and gives the current stream (`csrc/recording.h`). NotImplementedError where there are none.
         """
 
+    def refusal(self) -> str:
+        """Why no calls are kept as PyTorch's allocator is set up now; "" where they are."""
+
     def context(self, number: int) -> int:
         """The context of a device."""
 

@@ -122,8 +122,15 @@ def run(
     outputs = []
     for output in fixed.outputs:
         assert isinstance(output, View)
-        outputs.append(memory[output.buffer].as_strided(output.size, output.stride, int(output.offset)))
+        outputs.append(view(memory, output))
     return outputs
+
+
+def view(memory: Mapping[str, Tensor], at: View) -> Tensor:
+    """What lies there, in memory that may itself begin within that of an input."""
+    flat = memory[at.buffer]
+    size, stride = tuple(map(int, at.size)), tuple(map(int, at.stride))
+    return flat.as_strided(size, stride, flat.storage_offset() + int(at.offset))
 
 
 def memory_of(made: Schedule, inputs: Sequence[Tensor], device: torch.device) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -120,6 +121,14 @@ def test_a_process_that_dies_is_told_with_its_program(monkeypatch: pytest.Monkey
         results = [*served(5, 1, Given(0))]
         assert [r.verdict for r in results] == ["right", verdict]
         assert "ended with -11" in results[1].why and text in results[1].text
+
+
+def test_a_process_of_which_no_more_is_wanted_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = 'import time; print(5); print(\'[5, "right", "", ""]\', flush=True); time.sleep(1000)'
+    monkeypatch.setattr(command, "COMMAND", ("-c", code))
+    with contextlib.closing(served(5, 1, Given(0))) as results:
+        assert next(results).verdict == "right"
+    assert next(results, None) is None
 
 
 def test_kernels_that_end_the_process_get_rows() -> None:

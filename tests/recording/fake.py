@@ -101,6 +101,7 @@ class Recorder:
             *(LAUNCH(self._launch), COPY(self._copy), GET(self._get), SET(lambda _: 0)),
             *(CAPTURING(self._is_capturing), STREAM(self._stream)),
         )
+        self.refuses = ""  #: why nothing is recorded
         self.errors: list[BaseException] = []
 
     # -- what the driver does
@@ -147,6 +148,9 @@ class Recorder:
 
     def driver(self) -> Any:
         return tuple([ctypes.cast(function, ctypes.c_void_p).value for function in self.held])
+
+    def refusal(self) -> str:
+        return self.refuses
 
     def context(self, number: int) -> int:
         return CONTEXT

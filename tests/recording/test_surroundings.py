@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable
 
@@ -12,8 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import stator
+from stator import targets
+from stator.base.errors import WithoutEffect
 from tests.recording.conftest import Machine
-from tests.recording.programs import Kept, close, detached, mlp, run, twins
+from tests.recording.fake import Recorder
+from tests.recording.programs import Count, Kept, close, detached, mlp, run, twins
 
 
 def chain(x: Tensor) -> Tensor:
@@ -345,3 +352,38 @@ def test_results_on_their_way_to_the_host() -> None:
     for x, host in zip(inputs, there, strict=True):
         close(host, chain(x).cpu())
     stator.reset()
+
+
+def test_an_allocator_without_pools(monkeypatch: pytest.MonkeyPatch, recordings: Count) -> None:
+    """Calls run as they are, and that is told; it is an error under `strict`."""
+    fake = Recorder()
+    fake.refuses = "PyTorch's allocator has no pools of memory"
+    monkeypatch.setattr(targets, "recorder", lambda device: fake)
+    machine, x = Machine("cpu", fake), torch.randn(30)
+    with pytest.warns(Warning, match="'cudagraphs' has no effect: PyTorch's allocator has no pools"):
+        compiled = machine.compile(chain, strict=False)
+        for _ in range(4):
+            close(compiled(x), chain(x))
+    assert recordings() == 0
+    with pytest.raises(WithoutEffect, match="no pools of memory"):
+        machine.compile(lambda x: chain(x) + 1)(x)
+    stator.reset()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("settings", ["expandable_segments:True", "backend:cudaMallocAsync"])
+def test_settings_of_the_allocator(settings: str) -> None:
+    program = """
+        import torch, stator
+        call = stator.compile(lambda x: x.sin() * 2, mode="reduce-overhead")
+        for _ in range(5):
+            x = torch.randn(100, device="cuda")
+            torch.testing.assert_close(call(x), x.sin() * 2)
+        stator.reset()
+        print("right")
+    """
+    environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": settings}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split()[-1:] == ["right"], done.stderr
+    assert "'cudagraphs' has no effect: PyTorch's allocator" in done.stderr

@@ -83,6 +83,19 @@ def driver() -> tuple[int, int, int, int, int, int]:
     return launch, move, get, put, capturing, stream
 
 
+def refusal() -> str:
+    """Recordings have pools of PyTorch's allocator, which it has not in every setting; "" where it has."""
+    import torch  # the package itself does not need torch
+
+    backend = torch.cuda.get_allocator_backend()
+    if backend != "native":
+        return f"PyTorch's allocator {backend} has no pools of memory"
+    settings = torch.cuda.memory._snapshot().get("allocator_settings", {})
+    if settings.get("expandable_segments", False):
+        return "PyTorch's allocator does not give pools of memory back whose segments are expandable"
+    return ""
+
+
 def context(number: int) -> int:
     """The context that PyTorch uses of a device."""
     import torch  # the package itself does not need torch
