@@ -46,6 +46,13 @@ def _tanh(a):
 
 
 @triton.jit
+def _rough_sigmoid(a):
+    # By the instructions for powers of two and reciprocals alone: of large numbers right to the last places but five.
+    power = tl.exp2(a * -1.4426950408889634) + 1.0
+    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=r,r", [power], tl.float32, True, 1)
+
+
+@triton.jit
 def _rough_sqrt(a):
     # Right to the last place but one, also of numbers below the normal ones, which Triton's own takes for nothing.
     return tl.inline_asm_elementwise("sqrt.approx.f32 $0, $1;", "=r,r", [a], tl.float32, True, 1)
@@ -108,6 +115,11 @@ def _signed(a, dtype: tl.constexpr):
 @triton.jit
 def _tanh(a):
     return libdevice.tanh(a)
+
+
+@triton.jit
+def _rough_sigmoid(a):
+    return 1.0 / (1.0 + libdevice.exp(-a))
 
 
 @triton.jit

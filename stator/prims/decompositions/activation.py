@@ -27,14 +27,27 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     if approximate not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
     if approximate == "tanh":
+        if x.device.type != "cpu":
+            return p.mul(x, _gelu_share(x))
         inner = p.mul(p.add(x, p.mul(p.mul(p.mul(x, x), x), GELU_CUBE)), SQRT_2_OVER_PI)
         return p.mul(p.mul(x, 0.5), p.add(p.tanh(inner), 1.0))
     return p.mul(p.mul(x, 0.5), p.add(p.erf(p.mul(x, SQRT_HALF)), 1.0))
 
 
+def _gelu_share(x: Tensor) -> Tensor:
+    """(1 + tanh(u)) / 2, which is the sigmoid of 2u: a third of the instructions, and nothing cancels."""
+    cube = p.mul(p.mul(x, x), x)
+    return p.sigmoid(p.mul(p.add(x, cube, alpha=GELU_CUBE), 2.0 * SQRT_2_OVER_PI))
+
+
 @decompose("gelu_backward")
 @rounds_once
 def gelu_backward(grad: Tensor, x: Tensor, approximate: str = "none") -> Tensor:
+    if approximate == "tanh" and x.device.type != "cpu":
+        share = _gelu_share(x)
+        slope = p.add(p.mul(p.mul(x, x), 3.0 * GELU_CUBE), 1.0)
+        right = p.mul(p.mul(p.mul(share, p.sub(1.0, share)), x), slope)
+        return p.mul(grad, p.add(share, right, alpha=2.0 * SQRT_2_OVER_PI))
     if approximate == "tanh":
         square = p.mul(x, x)
         inner = p.mul(p.add(x, p.mul(p.mul(square, x), GELU_CUBE)), SQRT_2_OVER_PI)
