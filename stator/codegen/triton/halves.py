@@ -18,8 +18,9 @@ from stator.loop.scalar import HALVES
 
 #: Operators on two halves that GPUs have an instruction for, which LLVM finds.
 _OWN = ("add", "sub", "mul")
-#: What is a formula's of one operator, between the roundings to halves, and how long one may be.
-_LINEAR, _DEEP = ("add", "sub", "mul", "fma", "neg"), 8
+#: What is wrong by no more of 1 than if it were exact, so that it may be added and multiplied before it is rounded to a
+#: half; by what, and how often.
+_ABSOLUTE, _LINEAR, _DEEP = ("sigmoid",), ("add", "sub", "mul", "fma", "neg"), 8
 
 
 class Halves:
@@ -43,8 +44,8 @@ class Halves:
         lets = [s for s in statements if isinstance(s, ir.Let)]
         self.casts = {s.target: s.args[0] for s in lets if s.op == "cast"}
         self.rounded = {t for t, source in self.casts.items() if self._in_the_middle(t, source)}
-        rough = [s.target for s in lets if s.op in ROUGH and s.target.dtype == "f32"]
-        self.rough = {target for target in rough if self._becomes_half(target)}
+        rough = [s for s in lets if s.op in ROUGH and s.target.dtype == "f32"]
+        self.rough = {s.target for s in rough if self._becomes_half(s.target, _DEEP if s.op in _ABSOLUTE else 0)}
 
     def _in_the_middle(self, target: ir.Value, source: ir.Operand) -> bool:
         """Whether a float32 becomes a half that is widened again, and LLVM finds no instruction that computes it so."""
@@ -67,17 +68,15 @@ class Halves:
             given = [self.casts.get(value) if isinstance(value, ir.Value) else None for value in stored]
         return all(source is not None and source.dtype == half for source in given)
 
-    def _becomes_half(self, value: ir.Value, deep: int = 0) -> bool:
-        """Whether nothing but a half is made of it, by what one operator of the program adds and multiplies."""
+    def _becomes_half(self, value: ir.Value, deep: int) -> bool:
+        """Whether nothing but a half is made of it: it is rounded to one, or is before long."""
         users = self.users[value]
-        if not users or deep > _DEEP:
-            return False
-        return all(self._is_cast(user, *HALVES) or self._goes_on(user, deep) for user in users)
+        return bool(users) and all(self._is_cast(user, *HALVES) or self._goes_on(user, deep) for user in users)
 
     def _goes_on(self, statement: ir.Statement, deep: int) -> bool:
         if not isinstance(statement, ir.Let) or statement.op not in _LINEAR or statement.target.dtype != "f32":
             return False
-        return self._becomes_half(statement.target, deep + 1)
+        return deep > 0 and self._becomes_half(statement.target, deep - 1)
 
     def _is_cast(self, statement: ir.Statement, *dtypes: str) -> bool:
         if not isinstance(statement, ir.Let) or statement.op != "cast":
