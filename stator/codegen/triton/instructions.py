@@ -37,7 +37,7 @@ def _tanh(a):
         near = tl.fma(square, 0.01573968306183815, -0.05230396240949631)
         near = tl.fma(near, square, 0.13315297663211823)
         near = tl.fma(near, square, -0.33332768082618713)
-        near = tl.fma(near * square, a, a)
+        near = tl.fma(tl.fma(near, square, 0.0), a, a)  # the zero keeps the sign of a
         far = tl.exp2(size * 2.885390043258667) + 1.0
         far = tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=r,r", [far], tl.float32, True, 1)
         far = tl.where(size >= 9.010913848876953, 1.0, tl.fma(far, -2.0, 1.0))
