@@ -316,7 +316,7 @@ CHOOSING = {
     "abs": 0, "neg": 0, "sign": 0, "minimum": 0, "maximum": 0, "floor": 0, "ceil": 0, "trunc": 0, "round": 0,
     "where": 1, "masked": 1,
 }  # fmt: skip
-#: Operators that kernels of a GPU alone have: elsewhere what computes them is written out.
+#: Operators that kernels of a GPU alone have.
 OF_GPUS = frozenset(("erfinv",))
 #: Operators that cost about as much as an access to memory.
 COSTLY = frozenset(

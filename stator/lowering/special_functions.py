@@ -1,8 +1,7 @@
 """`stator::special`: a formula for each function, or an operator of the scalar table.
 
 Formulas are computed in double whatever the result's type, so one set of coefficients serves all; the one that eager's
-rounding shows in, `lgamma`, and what the libraries of GPUs have are computed in the type that eager takes.
-Neighbour: `functions/` (the formulas).
+rounding shows in and `lgamma` are computed in the type that eager takes. Neighbour: `functions/` (the formulas).
 """
 
 from __future__ import annotations
@@ -40,15 +39,14 @@ class Function(NamedTuple):
     body: Callable[..., Expr]
     computed: Callable[[str], str] = _double
     weight: int = 60
-    of_gpus: str = ""  # the operator of the scalar table that libraries of GPUs have a function for
 
 
-def _formula(function: Callable[..., Formula], computed: Callable[[str], str] = _double, of_gpus: str = "") -> Function:
+def _formula(function: Callable[..., Formula], computed: Callable[[str], str] = _double) -> Function:
     def body(dtype: str, *operands: Expr) -> Expr:
         spare = 0.0 if dtype == "f64" else SPARE
         return function(*[Formula(operand, spare) for operand in operands]).expr
 
-    return Function(body, computed, of_gpus=of_gpus)
+    return Function(body, computed)
 
 
 def _growing(function: Callable[[Formula, str], Formula]) -> Function:
@@ -82,7 +80,7 @@ def _next(_: str, x: Expr, y: Expr) -> Expr:
 FUNCTIONS: dict[str, Function] = {
     "log10": Function(lambda _, x: e.op("log10", x), compute_dtype, 8),
     "lgamma": Function(lambda _, x: e.op("lgamma", x), compute_dtype),
-    "erfinv": _formula(error.erfinv, of_gpus="erfinv"),
+    "erfinv": Function(lambda _, x: e.op("erfinv", x), compute_dtype),
     "digamma": _formula(gamma.digamma),
     "trigamma": _formula(gamma.trigamma, compute_dtype),
     "special_erfcx": _formula(error.erfcx),
@@ -110,11 +108,7 @@ FUNCTIONS: dict[str, Function] = {
 
 @lowers(SPECIAL)
 def special(context: Context, out: Spec, name: str, x: LazyTensor, y: LazyTensor | None = None) -> LazyTensor:
-    body, computed, weight, of_gpus = FUNCTIONS[name]
-    operands = (x,) if y is None else (x, y)
-    if of_gpus and not context.device.host:
-        value = apply(out, compute_dtype(out.dtype), partial(e.op, of_gpus), *operands)
-    else:
-        value = apply(out, computed(out.dtype), partial(body, out.dtype), *operands)
+    body, computed, weight = FUNCTIONS[name]
+    value = apply(out, computed(out.dtype), partial(body, out.dtype), *((x,) if y is None else (x, y)))
     value.weight += weight
     return value
