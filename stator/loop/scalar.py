@@ -283,7 +283,7 @@ _TABLE: tuple[tuple[str, int, str, str, Callable[..., Number]], ...] = (
     ("erf", 1, "float", "error function", math.erf),
     ("erfc", 1, "float", "1 - erf(a)", math.erfc),
     ("lgamma", 1, "float", "log |gamma(a)|", _log_gamma),
-    ("erfinv", 1, "float", "where the error function is a; of kernels of a GPU alone", _erf_inverse),
+    ("erfinv", 1, "float", "where the error function is a", _erf_inverse),
     ("sigmoid", 1, "float", "1 / (1 + exp(-a))", _sigmoid),
     ("sign", 1, "same", "-1, 0 or 1; NaN stays", _sign),
     ("floor", 1, "float", "round down", _rounded(math.floor)),
@@ -316,6 +316,8 @@ CHOOSING = {
     "abs": 0, "neg": 0, "sign": 0, "minimum": 0, "maximum": 0, "floor": 0, "ceil": 0, "trunc": 0, "round": 0,
     "where": 1, "masked": 1,
 }  # fmt: skip
+#: Operators that kernels of a GPU alone have.
+OF_GPUS = frozenset(("erfinv",))
 #: Operators that cost about as much as an access to memory.
 COSTLY = frozenset(
     (

@@ -10,7 +10,6 @@ tie, and they are 2**-17 and 2**-19 of themselves away from the nearest. Neighbo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from stator.codegen.triton.operators import ROUGH
 from stator.kernel import ir
@@ -19,15 +18,18 @@ from stator.loop.scalar import HALVES
 
 #: Operators on two halves that GPUs have an instruction for, which LLVM finds.
 _OWN = ("add", "sub", "mul")
+#: What is wrong by no more of 1 than if it were exact, so that it may be added and multiplied before it is rounded to a
+#: half; by what, and how often.
+_ABSOLUTE, _LINEAR, _DEEP = ("sigmoid",), ("add", "sub", "mul", "fma", "neg"), 8
 
 
 class Halves:
-    """`rounded`: halves of float32 that are widened again; `rough`: quotients and roots that are halves next."""
+    """`rounded`: halves of float32 that are widened again; `rough`: what is a half soon, and exact enough for that."""
 
     def __init__(self, function: ir.Function) -> None:
         self.makers: dict[ir.Value, list[ir.Statement]] = defaultdict(list)
         self.stored: dict[str, list[ir.Operand]] = defaultdict(list)
-        users: dict[ir.Operand, list[ir.Statement]] = defaultdict(list)
+        self.users: dict[ir.Operand, list[ir.Statement]] = defaultdict(list)
         statements = ir.walk(function.body)
         local = {s.name for s in statements if isinstance(s, ir.Scratch)}
         for statement in statements:
@@ -36,17 +38,18 @@ class Halves:
             for target in ir.targets(statement):
                 self.makers[target].append(statement)
             for operand in ir.operands(statement):
-                users[operand].append(statement)
+                self.users[operand].append(statement)
             if isinstance(statement, ir.Store) and statement.memory in local:
                 self.stored[statement.memory].append(statement.value)
         lets = [s for s in statements if isinstance(s, ir.Let)]
         self.casts = {s.target: s.args[0] for s in lets if s.op == "cast"}
-        self.rounded = {t for t, source in self.casts.items() if self._in_the_middle(t, source, users[t])}
-        self.rough = {s.target for s in lets if self._is_rough(s, users[s.target])}
+        self.rounded = {t for t, source in self.casts.items() if self._in_the_middle(t, source)}
+        rough = [s for s in lets if s.op in ROUGH and s.target.dtype == "f32"]
+        self.rough = {s.target for s in rough if self._becomes_half(s.target, _DEEP if s.op in _ABSOLUTE else 0)}
 
-    def _in_the_middle(self, target: ir.Value, source: ir.Operand, users: Sequence[ir.Statement]) -> bool:
+    def _in_the_middle(self, target: ir.Value, source: ir.Operand) -> bool:
         """Whether a float32 becomes a half that is widened again, and LLVM finds no instruction that computes it so."""
-        if target.dtype not in HALVES or source.dtype != "f32" or not any(self._is_cast(user) for user in users):
+        if target.dtype not in HALVES or source.dtype != "f32" or not any(map(self._is_cast, self.users[target])):
             return False
         makers = self.makers[source] if isinstance(source, ir.Value) else []
         return not all(
@@ -65,13 +68,17 @@ class Halves:
             given = [self.casts.get(value) if isinstance(value, ir.Value) else None for value in stored]
         return all(source is not None and source.dtype == half for source in given)
 
-    def _is_rough(self, statement: ir.Let, users: Sequence[ir.Statement]) -> bool:
-        """Whether it is a quotient or root of float32, of which the nearest half alone is used."""
-        if statement.op not in ROUGH or statement.target.dtype != "f32" or not users:
-            return False
-        return all(any(self._is_cast(user, half) for half in HALVES) for user in users)
+    def _becomes_half(self, value: ir.Value, deep: int) -> bool:
+        """Whether nothing but a half is made of it: it is rounded to one, or is before long."""
+        users = self.users[value]
+        return bool(users) and all(self._is_cast(user, *HALVES) or self._goes_on(user, deep) for user in users)
 
-    def _is_cast(self, statement: ir.Statement, dtype: str = "") -> bool:
-        return (
-            isinstance(statement, ir.Let) and statement.op == "cast" and (not dtype or statement.target.dtype == dtype)
-        )
+    def _goes_on(self, statement: ir.Statement, deep: int) -> bool:
+        if not isinstance(statement, ir.Let) or statement.op not in _LINEAR or statement.target.dtype != "f32":
+            return False
+        return deep > 0 and self._becomes_half(statement.target, deep - 1)
+
+    def _is_cast(self, statement: ir.Statement, *dtypes: str) -> bool:
+        if not isinstance(statement, ir.Let) or statement.op != "cast":
+            return False
+        return not dtypes or statement.target.dtype in dtypes

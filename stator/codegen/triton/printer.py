@@ -403,7 +403,7 @@ class Printer:
                 if statement.target in self.halves.rounded and self.several(self.lanes_of(args[0])):
                     return f"_{dtype}({self.typed(args[0])})"
                 return self.cast(args[0], dtype)
-            case "div" | "reciprocal" | "sqrt" if statement.target in self.halves.rough:
+            case _ if statement.target in self.halves.rough:
                 return ROUGH[op].format(*self.given(statement, args))
             case "bitcast":
                 return f"{self.typed(args[0])}.to({TYPES[dtype]}, bitcast=True)"

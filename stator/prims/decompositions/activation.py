@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stator.fake.layout import promote
 from stator.prims import names as p
-from stator.prims.dtypes import cast, floating, rounds_once
+from stator.prims.dtypes import HALF_TYPES, cast, floating, rounds_once
 from stator.prims.table import decompose
 
 SQRT_HALF = 0.7071067811865476
@@ -22,19 +22,56 @@ GELU_CUBE = 0.044715
 
 
 @decompose("gelu")
-@rounds_once
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     if approximate not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
+    result: Tensor = (_gelu_of_shares if _by_shares(x, approximate) else _gelu)(x, approximate)
+    return result
+
+
+def _by_shares(x: Tensor, approximate: str) -> bool:
+    """Whether (1 + tanh(u)) / 2 is computed as the sigmoid of 2u: a third of the instructions, and nothing cancels.
+
+    Of float32 it would be wrong by twice as much as eager's.
+    """
+    return approximate == "tanh" and x.device.type != "cpu" and x.dtype in HALF_TYPES
+
+
+@rounds_once
+def _gelu(x: Tensor, approximate: str) -> Tensor:
     if approximate == "tanh":
         inner = p.mul(p.add(x, p.mul(p.mul(p.mul(x, x), x), GELU_CUBE)), SQRT_2_OVER_PI)
         return p.mul(p.mul(x, 0.5), p.add(p.tanh(inner), 1.0))
     return p.mul(p.mul(x, 0.5), p.add(p.erf(p.mul(x, SQRT_HALF)), 1.0))
 
 
-@decompose("gelu_backward")
 @rounds_once
+def _gelu_of_shares(x: Tensor, approximate: str) -> Tensor:
+    return p.mul(x, _gelu_share(x))
+
+
+def _gelu_share(x: Tensor) -> Tensor:
+    cube = p.mul(p.mul(x, x), x)
+    return p.sigmoid(p.mul(p.add(x, cube, alpha=GELU_CUBE), 2.0 * SQRT_2_OVER_PI))
+
+
+@decompose("gelu_backward")
 def gelu_backward(grad: Tensor, x: Tensor, approximate: str = "none") -> Tensor:
+    by_shares = _by_shares(x, approximate)
+    result: Tensor = (_gelu_backward_of_shares if by_shares else _gelu_backward)(grad, x, approximate)
+    return result
+
+
+@rounds_once
+def _gelu_backward_of_shares(grad: Tensor, x: Tensor, approximate: str) -> Tensor:
+    share = _gelu_share(x)
+    slope = p.add(p.mul(p.mul(x, x), 3.0 * GELU_CUBE), 1.0)
+    right = p.mul(p.mul(p.mul(share, p.sub(1.0, share)), x), slope)
+    return p.mul(grad, p.add(share, right, alpha=2.0 * SQRT_2_OVER_PI))
+
+
+@rounds_once
+def _gelu_backward(grad: Tensor, x: Tensor, approximate: str) -> Tensor:
     if approximate == "tanh":
         square = p.mul(x, x)
         inner = p.mul(p.add(x, p.mul(p.mul(square, x), GELU_CUBE)), SQRT_2_OVER_PI)
