@@ -21,7 +21,7 @@ import torch
 from stator.base.device import HOST
 from stator.graphs.scores import ATTEND, SCORES
 from stator.loop import expr as e
-from stator.loop.attention import TENSORS, WIDEST, Attention, axes, given, shortened
+from stator.loop.attention import TENSORS, WIDEST, Attention, apart, axes, given, shortened
 from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.index import Index
 from stator.loop.kernel import Kernel, Param, kernel
@@ -278,13 +278,13 @@ def _launch(
     views = [context.view(values[name]) for name in read]
     lying: list[tuple[str, View | Buffer]] = [*zip(read, views, strict=True), *written.items()]
     strides = [(name, tuple(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
-    score, extra = _score(context, asked, len(views))
+    score, causal, extra = _score(context, asked, len(views))
     views += extra
     batches, _, queries, _ = asked.q.size
     heads, width, shared, depth = _known((*asked.q.size[1::2], *asked.v.size[1::2]))
     attention = Attention(
         kind, asked.q.dtype, batches, heads, heads // shared, queries, asked.k.size[2], width, depth,
-        tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), asked.causal, score, len(spares),
+        tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), causal, score, len(spares),
         written["l"].size[2] if "l" in written else queries,
     )  # fmt: skip
     buffers = [*written.values(), *spares]
@@ -312,11 +312,11 @@ def _kernel(
     return made, tuple([symbol.size for symbol in found])
 
 
-def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, list[View]]:
-    """What is made of a scaled product, by the names of parameters from `count` on; and what these are."""
+def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, bool, list[View]]:
+    """What is made of a scaled product, by the names of parameters from `count` on; whether the diagonal is the end."""
     value = _changed(context, asked)
     if value is None:
-        return None, []
+        return None, asked.causal, []
     views: dict[str, View] = {}
 
     def on_load(name: str, index: Index, dtype: str) -> Expr:
@@ -327,7 +327,13 @@ def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, lis
             views[name] = View(name, (buffer.span,), (1,))
         return load(f"p{count + list(views).index(name)}", index, dtype) if name in views else load(name, index, dtype)
 
-    return Rewriter({}, on_load)(shortened(value)), list(views.values())
+    causal = asked.causal
+    if asked.q.size[2] == asked.k.size[2]:
+        *_, m, n = axes(*asked.q.size[:1], *_known(asked.q.size[1:2]), asked.q.size[2], asked.k.size[2])
+        value, diagonal = apart(value, m, n)
+        causal = causal or diagonal
+    made = Rewriter({}, on_load)(shortened(value))
+    return None if made is given() else made, causal, list(views.values())
 
 
 def _changed(context: Context, asked: _Call) -> Expr | None:

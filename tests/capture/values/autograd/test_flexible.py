@@ -117,7 +117,7 @@ def of_documents(b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
     return (m // 50 == n // 50) & (m != 7)
 
 
-@pytest.mark.parametrize("name", ["slopes", "bias", "both", "shared keys"])
+@pytest.mark.parametrize("name", ["slopes", "bias", "both", "mask", "shared keys"])
 def test_functions_of_half_types_on_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a graph for a GPU has, run where there is none: the operators of attention, with what is between them."""
     monkeypatch.setattr(flexible, "HOST", "meta")
@@ -131,7 +131,7 @@ def test_functions_of_half_types_on_a_device(name: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["slopes", "bias", "both", "shared keys"])
+@pytest.mark.parametrize("name", ["slopes", "bias", "both", "mask", "shared keys"])
 def test_functions_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel."""
     monkeypatch.setitem(globals(), "SLOPES", SLOPES.cuda())
