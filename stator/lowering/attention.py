@@ -23,7 +23,7 @@ from stator.graphs.scores import ATTEND, SCORES
 from stator.loop import expr as e
 from stator.loop.attention import TENSORS, WIDEST, Attention, apart, axes, given, shortened
 from stator.loop.expr import Expr, Rewriter, load, postorder
-from stator.loop.index import Index
+from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.nest import Buffer, Extern, View
 from stator.loop.resize import Resizer, symbols_of_attention
@@ -155,8 +155,7 @@ def _is_of_each(context: Context, asked: _Call, place: Place) -> bool:
     """Whether scores are computed of the product at their own place, without looking anything up or drawing numbers."""
     value = _changed(context, asked)
     assert value is not None and asked.scores is not None
-    batches, heads, queries, keys = asked.scores.size
-    at = tuple([axis.index for axis in axes(batches, _known((heads,))[0], queries, keys)])
+    at = tuple([axis.index for axis in _axes(asked)])
     for node in postorder([value]):
         if node.op in ("reduce", "scan", "random"):
             return False
@@ -329,7 +328,7 @@ def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, boo
 
     causal = asked.causal
     if asked.q.size[2] == asked.k.size[2]:
-        *_, m, n = axes(*asked.q.size[:1], *_known(asked.q.size[1:2]), asked.q.size[2], asked.k.size[2])
+        *_, m, n = _axes(asked)
         value, diagonal = apart(value, m, n)
         causal = causal or diagonal
     made = Rewriter({}, on_load)(shortened(value))
@@ -338,9 +337,7 @@ def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, boo
 
 def _changed(context: Context, asked: _Call) -> Expr | None:
     """What is made of a scaled product, over `loop.attention.axes`: a bias is added, or the program says what."""
-    batches, _, queries, _ = asked.q.size
-    (heads,) = _known(asked.q.size[1:2])
-    at = tuple([axis.index for axis in axes(batches, heads, queries, asked.k.size[2])])
+    at = tuple([axis.index for axis in _axes(asked)])
     if asked.scores is not None:
         return asked.scores.load(at)
     bias = asked.bias
@@ -349,6 +346,12 @@ def _changed(context: Context, asked: _Call) -> Expr | None:
     if bias.place is None and bias.weight > CHEAP:
         context.place(bias)
     return e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
+
+
+def _axes(asked: _Call) -> tuple[Axis, Axis, Axis, Axis]:
+    batches, _, queries, _ = asked.q.size
+    (heads,) = _known(asked.q.size[1:2])
+    return axes(batches, heads, queries, asked.k.size[2])
 
 
 def _is_spare(context: Context, one: Any) -> bool:
