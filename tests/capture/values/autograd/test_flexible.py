@@ -14,7 +14,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import stator
 from stator.capture.values.autograd import flexible
 
-SLOPES, BIAS = torch.rand(4), torch.randn(4, 24, 24)
+RANDOM = torch.Generator().manual_seed(0)
+SLOPES, BIAS = torch.rand(4, generator=RANDOM), torch.randn(4, 24, 24, generator=RANDOM)
 
 
 @pytest.fixture(autouse=True)
