@@ -1,5 +1,6 @@
-/* A kernel has up to four binaries, each built by Python when it is first needed: for addresses that are all multiples of
- * 16 or not, and for positions that 32 bits hold or not. Which one a launch takes follows from its addresses and sizes,
+/* A kernel has up to eight binaries, each built by Python when it is first needed: for addresses that are all multiples of
+ * 16 or not, for positions that 32 bits hold or not, and for sizes that are all multiples of 16 or not, where that
+ * matters. Which one a launch takes follows from its addresses and sizes,
  * as does the grid. Binaries belong to the context in which they were loaded; where another one is current it is put
  * back. The driver's functions come as addresses, so that this file needs no headers of it.
  */
@@ -14,7 +15,7 @@
 /* What stands before the address, and before the number of bytes, of parameters that are packed. */
 #define PACKED_ADDRESS ((void *)1)
 #define PACKED_BYTES ((void *)2)
-enum { ANYWHERE = 1, WIDE = 2, VARIANTS = 4 };
+enum { ANYWHERE = 1, WIDE = 2, ROUND = 4, VARIANTS = 8 };
 enum { HIDDEN = 2 }; /* parameters that the compiler adds: memory for scratch and for profiles, of which there is none */
 
 /* Blocks along each of the three dimensions of a grid. */
@@ -39,10 +40,12 @@ typedef struct {
 
 struct DeviceCode {
     Memory *memory;
-    PyObject *name, *build; /* build(anywhere, wide): (function, bytes of shared memory, threads, context) */
+    PyObject *name, *build; /* build(anywhere, wide, round): (function, bytes of shared memory, threads, context) */
     PyObject *refused;      /* refused(name, status): raises what a launch has come to that the driver refused */
     Py_ssize_t count, size_count;
     bool *aligned;        /* which addresses are taken to be multiples of 16 */
+    Py_ssize_t round_count;
+    Py_ssize_t *rounds;   /* which sizes have binaries of their own for multiples of 16 */
     Extent grid[3];
     Py_ssize_t limit_count;
     Extent *counted;      /* what is counted to, … */
@@ -63,6 +66,9 @@ static int variant_of(const DeviceCode *code, void *const *pointers) {
     for (Py_ssize_t i = 0; i < code->count; i++) places |= code->aligned[i] ? (uintptr_t)pointers[i] : 0;
     int variant = places % 16 ? ANYWHERE : 0;
     const int64_t *sizes = (const int64_t *)(pointers + code->count);
+    int64_t rest = code->round_count == 0;
+    for (Py_ssize_t i = 0; i < code->round_count; i++) rest |= sizes[code->rounds[i]] % 16;
+    if (rest == 0) variant |= ROUND;
     for (Py_ssize_t i = 0; i < code->limit_count; i++) {
         if (!extent_value(&code->counted[i], sizes, &value) || value >= code->limits[i]) variant |= WIDE;
     }
@@ -126,8 +132,8 @@ int device_launch(DeviceCode *code, void *const *pointers) {
 static int build(DeviceCode *code, int variant) {
     unsigned long long function, context;
     unsigned shared, threads;
-    PyObject *made = PyObject_CallFunction(code->build, "OO", variant & ANYWHERE ? Py_True : Py_False,
-                                           variant & WIDE ? Py_True : Py_False);
+    PyObject *made = PyObject_CallFunction(code->build, "OOO", variant & ANYWHERE ? Py_True : Py_False,
+                                           variant & WIDE ? Py_True : Py_False, variant & ROUND ? Py_True : Py_False);
     if (made == NULL) return -1;
     int read = PyArg_ParseTuple(made, "KIIK:build", &function, &shared, &threads, &context);
     Py_DECREF(made);
@@ -187,6 +193,22 @@ static int read_limits(DeviceCode *code, PyObject *limits) {
     return 0;
 }
 
+static int read_rounds(DeviceCode *code, PyObject *rounds) {
+    code->round_count = PyTuple_GET_SIZE(rounds);
+    code->rounds = memory_take(&code->memory, code->round_count, sizeof(Py_ssize_t));
+    if (code->rounds == NULL) return -1;
+    for (Py_ssize_t i = 0; i < code->round_count; i++) {
+        Py_ssize_t number = PyNumber_AsSsize_t(PyTuple_GET_ITEM(rounds, i), PyExc_OverflowError);
+        if (number == -1 && PyErr_Occurred()) return -1;
+        if (number < 0 || number >= code->size_count) {
+            PyErr_Format(PyExc_ValueError, "there is no size %zd", number);
+            return -1;
+        }
+        code->rounds[i] = number;
+    }
+    return 0;
+}
+
 /* Blocks along one dimension, or a list of them along up to three. */
 static int read_grid(DeviceCode *code, PyObject *grid) {
     Py_ssize_t count = PyList_CheckExact(grid) ? PyList_GET_SIZE(grid) : 1;
@@ -200,13 +222,13 @@ static int read_grid(DeviceCode *code, PyObject *grid) {
 }
 
 static int read_code(DeviceCode *code, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"name", "aligned", "sizes", "grid", "limits", "device", "driver", "build",
+    static char *names[] = {"name", "aligned", "sizes", "grid", "limits", "rounds", "device", "driver", "build",
                             "refused", NULL};
-    PyObject *name, *aligned, *grid, *limits, *make, *refused;
+    PyObject *name, *aligned, *grid, *limits, *rounds, *make, *refused;
     unsigned long long launch, get, set, stream;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!nOO!i(KKKK)OO:device_kernel", names, &name, &PyTuple_Type,
-                                     &aligned, &code->size_count, &grid, &PyTuple_Type, &limits, &code->device, &launch,
-                                     &get, &set, &stream, &make, &refused)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!nOO!O!i(KKKK)OO:device_kernel", names, &name, &PyTuple_Type,
+                                     &aligned, &code->size_count, &grid, &PyTuple_Type, &limits, &PyTuple_Type, &rounds,
+                                     &code->device, &launch, &get, &set, &stream, &make, &refused)) {
         return -1;
     }
     code->name = Py_NewRef(name);
@@ -220,7 +242,7 @@ static int read_code(DeviceCode *code, PyObject *args, PyObject *keywords) {
     code->aligned = memory_take(&code->memory, code->count, sizeof(bool));
     if (code->aligned == NULL) return -1;
     for (Py_ssize_t i = 0; i < code->count; i++) code->aligned[i] = PyTuple_GET_ITEM(aligned, i) == Py_True;
-    if (read_grid(code, grid) < 0) return -1;
+    if (read_grid(code, grid) < 0 || read_rounds(code, rounds) < 0) return -1;
     return read_limits(code, limits);
 }
 

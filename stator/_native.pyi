@@ -97,9 +97,10 @@ def device_kernel(
     sizes: int,
     grid: Any,
     limits: tuple[tuple[Any, int], ...],
+    rounds: tuple[int, ...],
     device: int,
     driver: tuple[int, int, int, int],
-    build: Callable[[bool, bool], tuple[int, ...]],
+    build: Callable[[bool, bool, bool], tuple[int, ...]],
     refused: Callable[[str, int], None],
 ) -> Kernel:
     """A kernel that a device runs; see csrc/device.c."""

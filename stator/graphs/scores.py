@@ -3,10 +3,10 @@
     stator::scores(q, k, scale) -> Tensor                          float32, (batch, head, row of q, row of k)
     stator::attend(scores, plain, q, k, v, scale) -> Tensor        of the dtype of v
 
-`scores` are what the function makes of `plain`, which is the first operator's result: one kernel computes them where
-they are needed, of `q` and `k`, if all that they are made of is known at each element (`lowering/attention.py`).
-Run as operators they are eager's formula, in memory. Heads of queries that follow one another share a head of keys. No
-gradients are defined. Neighbours: `capture/values/autograd/flexible.py` makes them.
+`scores` are what functions of scores and of masks make of `plain`, which is the first operator's result: one kernel
+computes them where they are needed, of `q` and `k`, if all that they are made of is known at each element
+(`lowering/attention.py`). Run as operators they are eager's formula, in memory. Heads of queries that follow one
+another share a head of keys. No gradients are defined. Neighbours: `capture/values/autograd/flexible.py` makes them.
 """
 
 from __future__ import annotations

@@ -274,8 +274,8 @@ def _in_rows(kernel: Kernel) -> tuple[Axis, ...]:
     index = next(store.index for store in kernel.stores if store.mode == "sum")
     weights = dict.fromkeys(kernel.axes, Fraction(0))
     for atom, factor in index.terms:
-        inner, divisor = (atom.inner, atom.divisor) if isinstance(atom, FloorDiv) else (Index.of(atom), 1)
-        for axis, step in inner.terms:
+        inner, divisor = (atom.inner.terms, atom.divisor) if isinstance(atom, FloorDiv) else (((atom, 1),), 1)
+        for axis, step in inner:
             if isinstance(axis, Axis) and axis in weights:
                 weights[axis] += Fraction(hint(factor * step), hint(divisor))
     return tuple(sorted(kernel.axes, key=lambda axis: -weights[axis]))

@@ -15,12 +15,13 @@ Neighbours: `lowering/attention.py` makes it, `kernel/attention.py` decides, `co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from stator.loop.expr import Expr, Rewriter, cast, load, op, postorder
-from stator.loop.index import ZERO, Axis
+from stator.loop.expr import Expr, Rewriter, cast, const, load, op, postorder
+from stator.loop.index import ZERO, Axis, Index
 from stator.loop.scalar import FLOATS, OPS
 from stator.sizes import Extent
 
@@ -115,6 +116,54 @@ def shortened(score: Expr) -> Expr:
     It is computed of each pair of rows, and a GPU takes several times as long for 64 bits.
     """
     return _Shorter({})(score)
+
+
+def apart(score: Expr, m: Axis, n: Axis) -> tuple[Expr, bool]:
+    """What is left of a score, and whether no row sees a later one: then blocks behind the diagonal are not walked.
+
+    where(n <= m and c, x, -inf)   -->   where(c, x, -inf), True
+    """
+    if score.op == "add" and score.args[0].op == "load" and (kept := _chosen(score.args[1])) is not None:
+        score = op("where", kept, score.args[0], const(-math.inf, "f32"))  # a mask that was made a bias
+    if score.op != "where" or not _is_nothing(score.args[2]):
+        return score, False
+    kept, value, nothing = score.args
+    parts = _conjuncts(kept)
+    causal = [part for part in parts if (ahead := _ahead(part, m, n)) is not None and ahead <= 0]
+    rest = [part for part in parts if part not in causal or _ahead(part, m, n) != 0]
+    for part in rest[1:]:
+        rest[0] = op("and", rest[0], part)
+    return op("where", rest[0], value, nothing) if rest else value, bool(causal)
+
+
+def _chosen(bias: Expr) -> Expr | None:
+    """The condition under which a bias is 0, where it is -inf otherwise."""
+    while bias.op == "cast":
+        bias = bias.args[0]
+    if bias.op != "where" or not _is_nothing(bias.args[2]) or bias.args[1].op != "const" or bias.args[1].attr != 0:
+        return None
+    return bias.args[0]
+
+
+def _is_nothing(value: Expr) -> bool:
+    while value.op == "cast":
+        value = value.args[0]
+    return value.op == "const" and value.attr == -math.inf
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    return [part for arg in condition.args for part in _conjuncts(arg)] if condition.op == "and" else [condition]
+
+
+def _ahead(condition: Expr, m: Axis, n: Axis) -> int | None:
+    """By how many rows a key may be ahead of its query, where that is all that a condition says."""
+    if condition.op not in ("ge", "gt", "le", "lt") or any(arg.op not in ("index", "const") for arg in condition.args):
+        return None
+    left, right = (Index.of(arg.attr) for arg in condition.args)
+    first, second = (left, right) if condition.op in ("ge", "gt") else (right, left)
+    least = first - second - (1 if condition.op in ("gt", "lt") else 0)  # which is not negative
+    ahead = least - m.index + n.index
+    return ahead.const if not ahead.terms and type(ahead.const) is int else None
 
 
 class _Shorter(Rewriter):

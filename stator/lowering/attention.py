@@ -21,9 +21,9 @@ import torch
 from stator.base.device import HOST
 from stator.graphs.scores import ATTEND, SCORES
 from stator.loop import expr as e
-from stator.loop.attention import TENSORS, WIDEST, Attention, axes, given, shortened
+from stator.loop.attention import TENSORS, WIDEST, Attention, apart, axes, given, shortened
 from stator.loop.expr import Expr, Rewriter, load, postorder
-from stator.loop.index import Index
+from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.nest import Buffer, Extern, View
 from stator.loop.resize import Resizer, symbols_of_attention
@@ -155,8 +155,7 @@ def _is_of_each(context: Context, asked: _Call, place: Place) -> bool:
     """Whether scores are computed of the product at their own place, without looking anything up or drawing numbers."""
     value = _changed(context, asked)
     assert value is not None and asked.scores is not None
-    batches, heads, queries, keys = asked.scores.size
-    at = tuple([axis.index for axis in axes(batches, _known((heads,))[0], queries, keys)])
+    at = tuple([axis.index for axis in _axes(asked)])
     for node in postorder([value]):
         if node.op in ("reduce", "scan", "random"):
             return False
@@ -278,13 +277,13 @@ def _launch(
     views = [context.view(values[name]) for name in read]
     lying: list[tuple[str, View | Buffer]] = [*zip(read, views, strict=True), *written.items()]
     strides = [(name, tuple(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
-    score, extra = _score(context, asked, len(views))
+    score, causal, extra = _score(context, asked, len(views))
     views += extra
     batches, _, queries, _ = asked.q.size
     heads, width, shared, depth = _known((*asked.q.size[1::2], *asked.v.size[1::2]))
     attention = Attention(
         kind, asked.q.dtype, batches, heads, heads // shared, queries, asked.k.size[2], width, depth,
-        tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), asked.causal, score, len(spares),
+        tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), causal, score, len(spares),
         written["l"].size[2] if "l" in written else queries,
     )  # fmt: skip
     buffers = [*written.values(), *spares]
@@ -312,11 +311,11 @@ def _kernel(
     return made, tuple([symbol.size for symbol in found])
 
 
-def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, list[View]]:
-    """What is made of a scaled product, by the names of parameters from `count` on; and what these are."""
+def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, bool, list[View]]:
+    """What is made of a scaled product, by the names of parameters from `count` on; whether the diagonal is the end."""
     value = _changed(context, asked)
     if value is None:
-        return None, []
+        return None, asked.causal, []
     views: dict[str, View] = {}
 
     def on_load(name: str, index: Index, dtype: str) -> Expr:
@@ -327,14 +326,18 @@ def _score(context: Context, asked: _Call, count: int) -> tuple[Expr | None, lis
             views[name] = View(name, (buffer.span,), (1,))
         return load(f"p{count + list(views).index(name)}", index, dtype) if name in views else load(name, index, dtype)
 
-    return Rewriter({}, on_load)(shortened(value)), list(views.values())
+    causal = asked.causal
+    if asked.q.size[2] == asked.k.size[2]:
+        *_, m, n = _axes(asked)
+        value, diagonal = apart(value, m, n)
+        causal = causal or diagonal
+    made = Rewriter({}, on_load)(shortened(value))
+    return None if made is given() else made, causal, list(views.values())
 
 
 def _changed(context: Context, asked: _Call) -> Expr | None:
     """What is made of a scaled product, over `loop.attention.axes`: a bias is added, or the program says what."""
-    batches, _, queries, _ = asked.q.size
-    (heads,) = _known(asked.q.size[1:2])
-    at = tuple([axis.index for axis in axes(batches, heads, queries, asked.k.size[2])])
+    at = tuple([axis.index for axis in _axes(asked)])
     if asked.scores is not None:
         return asked.scores.load(at)
     bias = asked.bias
@@ -343,6 +346,12 @@ def _changed(context: Context, asked: _Call) -> Expr | None:
     if bias.place is None and bias.weight > CHEAP:
         context.place(bias)
     return e.op("add", given(), e.cast(broadcast(bias, at), "f32"))
+
+
+def _axes(asked: _Call) -> tuple[Axis, Axis, Axis, Axis]:
+    batches, _, queries, _ = asked.q.size
+    (heads,) = _known(asked.q.size[1:2])
+    return axes(batches, heads, queries, asked.k.size[2])
 
 
 def _is_spare(context: Context, one: Any) -> bool:

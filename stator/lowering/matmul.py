@@ -3,8 +3,8 @@
 By rule (`wins`) a product of half precision is ours where that saves a pass over its results which takes clearly longer
 than tiles of ours may lose beside a library's: what is computed of each result would be stored for another operator
 anyway. So are those whose rows of results lie so that a library cannot store them in vectors, those of few rows, which
-bring a weight from memory and no more, or compute it of fewer bytes than it would take there, and many small ones.
-Under the option `autotune` it is decided by measurement (`stator/tuning.py`).
+bring a weight from memory and no more, of a single one also where it is computed of fewer bytes than it would take
+there, and many small ones. Under the option `autotune` it is decided by measurement (`stator/tuning.py`).
 
 The nest of a product has its bias and its rounding in it, so that what reads the result joins it as it would join any
 reduction (`loop/fusion.py`). Its loops are the dims in which the program reads the result: where `[b*s, n]` is viewed
@@ -35,8 +35,9 @@ from stator.prims.set import PRIMITIVES, Primitive
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
-#: Rows or columns of results that are in one tile; and the weight up to which an operand is computed for it.
-ONCE, CHEAP = 32, 16
+#: Rows or columns of results that are in one tile; and the weight up to which an operand is computed for it, or for a
+#: single row, which takes no tiles.
+ONCE, CHEAP, SINGLE = 32, 8, 16
 #: Bytes that a library stores at once, and columns from which on a product is clearly slower where rows do not begin
 #: at a multiple of them.
 VECTOR, WIDE = 16, 256
@@ -70,7 +71,12 @@ def wins(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
     aligned = VECTOR // ITEMSIZE[out.dtype]
     if columns % aligned and terms % aligned == 0 and columns >= WIDE and context.place(b).stride[-2] == 1:
         return True
-    if min(columns, terms) >= MANY and _is_read_once(context, b, -1, out.size[-2]) and _is_narrow(b, out.dtype):
+    if (
+        out.size[-2] == 1
+        and min(columns, terms) >= MANY
+        and _is_read_once(context, b, -1, 1)
+        and _is_narrow(b, out.dtype)
+    ):
         return True
     if _is_of_few_rows(context, b, size, terms) or _are_small(size, terms):
         return True
@@ -84,9 +90,15 @@ def wins(context: Context, out: Spec, a: LazyTensor, b: LazyTensor) -> bool:
 def _is_of_few_rows(context: Context, b: LazyTensor, size: Sequence[int], terms: int) -> bool:
     """Whether it is one product of few rows; one of a single row is a dot product for each column, along the weight."""
     *batch, rows, columns = size
-    if batch or rows > FEW or columns < FEW_COLUMNS or terms < FEW_TERMS:
+    if batch or rows > FEW or columns < FEW_COLUMNS or terms < FEW_TERMS or not _lies(b):
         return False
     return rows > 1 or context.place(b).stride[-2] == 1
+
+
+def _lies(operand: LazyTensor) -> bool:
+    """Whether an operand is read as it lies in memory."""
+    at = tuple([Axis(f"x{i}", n).index if n != 1 else ZERO for i, n in enumerate(operand.size)])
+    return operand.place is not None or _is_copy(operand, at)
 
 
 def _are_small(size: Sequence[int], terms: int) -> bool:
@@ -219,7 +231,7 @@ def _is_read_once(context: Context, operand: LazyTensor, number: int, times: Ext
     given = context.node.args[number] if context.node is not None else None
     if operand.place is not None or not isinstance(given, Node) or hint(times) > ONCE:
         return False
-    return operand.weight <= CHEAP and context.uses[given].count == 1
+    return operand.weight <= (SINGLE if times == 1 else CHEAP) and context.uses[given].count == 1
 
 
 def _is_narrow(operand: LazyTensor, dtype: str) -> bool:

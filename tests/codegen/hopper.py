@@ -75,12 +75,10 @@ def _sources(kernels: Sequence[Kernel], platform: Platform = NVIDIA) -> Iterator
         module = _imported(source, Path(folder))
         for name, launch in module.LAUNCHES.items():
             text = next(text for text in texts if f"def {name}(" in text)
-            for wide in (False, True) if launch["sizes"] else (False,):
-                yield (
-                    source_of(getattr(module, name), launch, anywhere=False, wide=wide),
-                    told | launch["options"],
-                    text,
-                )
+            ways = [(False, False), *[(True, False)] * bool(launch["sizes"]), *[(False, True)] * ("rounds" in launch)]
+            for wide, round in ways:
+                made = source_of(getattr(module, name), launch, anywhere=False, wide=wide, round=round)
+                yield made, told | launch["options"], text
 
 
 def _imported(source: str, folder: Path) -> ModuleType:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from stator.graphs.scores import ATTEND, SCORES
+from stator.kernel.attention import Rows
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.schedule import schedule
 from stator.lowering import lower
@@ -20,6 +21,7 @@ from stator.targets import typical
 from tests.cases.graphs import trace
 from tests.codegen import tiled
 from tests.codegen.test_attention import close, heads
+from tests.codegen.test_attention import exact as attention_exact
 
 #: Batches, heads of queries, heads of keys, rows of queries, rows of keys, elements of a row.
 SIZES = 2, 4, 2, 24, 30, 32
@@ -83,6 +85,54 @@ def test_one_kernel(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     assert len(made.steps) == 1 and not [b for b in made.buffers.values() if tuple(b.size) == (2, 4, 24, 30)]
     (found,) = tiled.run(made, inputs, tmp_path, record=RECORD)
     close(found, exact(CHANGES[name], *given))
+
+
+def behind(scores: Tensor) -> Tensor:
+    return torch.where(torch.arange(40)[:, None] >= torch.arange(40), scores, -torch.inf)
+
+
+def near(scores: Tensor) -> Tensor:
+    m, n = torch.arange(40)[:, None], torch.arange(40)
+    return torch.where((n <= m) & (m - n < 9), torch.tanh(scores), -torch.inf)
+
+
+def before(scores: Tensor) -> Tensor:
+    return torch.where(torch.arange(40) < torch.arange(40)[:, None], scores * 2, -torch.inf)
+
+
+def ahead(scores: Tensor) -> Tensor:
+    return torch.where(torch.arange(40) <= torch.arange(40)[:, None] + 1, scores, -torch.inf)
+
+
+@pytest.mark.parametrize(("change", "causal", "plain"), [(behind, 1, 1), (near, 1, 0), (before, 1, 0), (ahead, 0, 0)])
+def test_what_is_behind_the_diagonal_is_not_walked(
+    change: Callable[[Tensor], Tensor], causal: int, plain: int, tmp_path: Path
+) -> None:
+    """A mask that no row sees a later one by is part of how blocks are walked, whatever else it says."""
+    given = [heads(2, count, 40, 32, torch.bfloat16) for count in (4, 2, 2)]
+    made, inputs = scheduled(attended(change), *given)
+    (kernel,) = made.kernels
+    assert kernel.attention is not None
+    assert kernel.attention.causal == bool(causal) and (kernel.attention.score is None) == bool(plain)
+    shapes = {kernel: Rows(16, 16, 2, 1)}
+    close(tiled.run(made, inputs, tmp_path, shapes, RECORD)[0], exact(change, *given))
+
+
+def test_a_mask_as_a_bias_is_the_diagonal_too(tmp_path: Path) -> None:
+    """As `scaled_dot_product_attention` makes one of a mask."""
+    q, k, v = (heads(2, 2, 40, 32, torch.bfloat16) for _ in range(3))
+
+    def fn(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        kept = torch.arange(40)[:, None] >= torch.arange(40)
+        bias = torch.where(kept, 0.0, -torch.inf).to(q.dtype).expand(2, 2, 40, 40)
+        return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, bias, False)[0]
+
+    made, inputs = scheduled(fn, q, k, v)
+    (kernel,) = made.kernels
+    assert kernel.attention is not None and kernel.attention.causal and kernel.attention.score is None
+    wide = [x.double() for x in (q, k, v)]
+    shapes = {kernel: Rows(16, 16, 2, 1)}
+    close(tiled.run(made, inputs, tmp_path, shapes, RECORD)[0], attention_exact(*wide, None, True, None)[0])
 
 
 def test_scores_that_something_else_reads_are_in_memory(tmp_path: Path) -> None:

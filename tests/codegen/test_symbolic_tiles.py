@@ -53,13 +53,13 @@ CASES: dict[str, Case] = {
         1,
     ),
     "scores": (
-        lambda q, k: q @ k.mT,
-        {(0, 2), (1, 2)},
-        lambda n, m: [randn(2, 3, m, 16), randn(2, 3, m, 16)],
+        lambda q, k: torch.bmm(q, k.mT),
+        {(0, 1), (1, 1)},
+        lambda n, m: [randn(6, m, 16), randn(6, m, 16)],
         1,
     ),
     "heads": (
-        lambda x, w: F.linear(x, w).view(x.shape[0], x.shape[1], 4, 12).transpose(1, 2) * 2,
+        lambda x, w: torch.mm(x.view(-1, 40), w.t()).view(x.shape[0], x.shape[1], 4, 12).transpose(1, 2) * 2,
         {(0, 0), (0, 1)},
         lambda n, m: [randn(n, m, 40), randn(48, 40)],
         1,

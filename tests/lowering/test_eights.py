@@ -79,7 +79,7 @@ def test_scaled_products(device: str) -> None:
 
     def step(x: Tensor, w: Tensor) -> Any:
         size = x.abs().amax().float() / 448
-        return scaled((x / size).to(torch.float8_e4m3fn), w, size, torch.full((), 0.5, device=device))
+        return scaled((x.float() / size).to(torch.float8_e4m3fn), w, size, torch.full((), 0.5, device=device))
 
     x = torch.randn(32, 64, device=device).bfloat16()
     w = torch.randn(48, 64, device=device).to(torch.float8_e4m3fn)

@@ -80,18 +80,25 @@ class Driver:
         found[0] = 0x700 + device
         return 0
 
-    def build(self, anywhere: bool, wide: bool) -> tuple[int, ...]:
-        self.built.append((anywhere, wide))
-        return 0x1000 + anywhere + 2 * wide, 64, 128, CONTEXT
+    def build(self, anywhere: bool, wide: bool, round: bool) -> tuple[int, ...]:
+        self.built.append((anywhere, wide, round))
+        return 0x1000 + anywhere + 2 * wide + 4 * round, 64, 128, CONTEXT
 
     def refused(self, name: str, status: int) -> None:
         if status != SILENT:
             raise RuntimeError(f"{name} gave {status}")
 
     def kernel(
-        self, sizes: int = 0, grid: Any = 5, limits: Any = (), aligned: tuple[bool, ...] = (True, True), device: int = 3
+        self,
+        sizes: int = 0,
+        grid: Any = 5,
+        limits: Any = (),
+        aligned: tuple[bool, ...] = (True, True),
+        rounds: tuple[int, ...] = (),
+        device: int = 3,
     ) -> Kernel:
-        return device_kernel("mine", aligned, sizes, grid, limits, device, self.addresses, self.build, self.refused)
+        given = "mine", aligned, sizes, grid, limits, rounds
+        return device_kernel(*given, device, self.addresses, self.build, self.refused)
 
 
 @pytest.fixture
@@ -106,7 +113,19 @@ def test_a_launch_takes_addresses_on_the_stream_of_its_device(driver: Driver) ->
     first, second = driver.launches
     assert first == (0x1000, (5, 1, 1), 128, 64, 0x703, [0x100, 0x200])
     assert second[-1] == [0x110, 0x220]
-    assert driver.built == [(False, False)]  # once
+    assert driver.built == [(False, False, False)]  # once
+
+
+def test_sizes_that_are_multiples_of_16_have_a_binary() -> None:
+    """Where those that are named are: others may be anything."""
+    driver = Driver(4)
+    kernel = driver.kernel(2, 5, (), rounds=(1,))
+    for size in (32, 33, 0):
+        kernel(0x100, 0x200, 7, size)
+    assert [launch[0] for launch in driver.launches] == [0x1004, 0x1000, 0x1004]
+    assert driver.built == [(False, False, True), (False, False, False)]
+    with pytest.raises(ValueError, match="no size 2"):
+        driver.kernel(2, 5, (), rounds=(2,))
 
 
 def test_sizes_follow_and_say_the_grid_and_how_wide_positions_are() -> None:
@@ -190,10 +209,10 @@ def test_a_grid_may_have_three_dimensions() -> None:
 
 
 def test_what_is_raised_while_it_is_built_is_raised(driver: Driver) -> None:
-    def refused(anywhere: bool, wide: bool) -> tuple[int, ...]:
+    def refused(anywhere: bool, wide: bool, round: bool) -> tuple[int, ...]:
         raise KeyError("no compiler")
 
-    kernel = device_kernel("mine", (True,), 0, 1, (), 0, driver.addresses, refused, driver.refused)
+    kernel = device_kernel("mine", (True,), 0, 1, (), (), 0, driver.addresses, refused, driver.refused)
     with pytest.raises(KeyError, match="no compiler"):
         kernel(0x100)
 

@@ -226,7 +226,7 @@ def test_a_worker_that_dies_takes_nothing_with_it(
 def test_units_carry_the_keys_of_their_binaries(hopper: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     begun: list[tuple[str, str]] = []
     monkeypatch.setattr(binaries, "compiler", lambda: "triton 3")
-    monkeypatch.setattr(toolchain, "begin", lambda source, key, store, remark: begun.append((source.name, remark)))
+    monkeypatch.setattr(toolchain, "begin", lambda source, key, store, way, remark: begun.append((source.name, remark)))
     options = Options(cache_dir=str(tmp_path))
     (made,) = toolchain.building(options).begin([unit(1000, 2000)], "cuda:0", {"second": "model.py:7: add"})
     assert made.library.split() == [source.key() for source in sources(made)]
@@ -253,10 +253,10 @@ def test_a_binary_is_loaded_once_for_a_device(monkeypatch: pytest.MonkeyPatch, s
     monkeypatch.setattr(toolchain.driver, "load", load)
     monkeypatch.setattr(toolchain, "binary", lambda source, *rest: Binary(b"", source.name, 7, 64))
     first, second = sources(unit(1000, 2000))
-    same = [toolchain._loaded(first, first.key(), store, device, False, False) for device in (0, 0, 1)]
+    same = [toolchain._loaded(first, first.key(), store, device, False, False, False) for device in (0, 0, 1)]
     assert same == [(0x1001, 7, 64, 0x50), (0x1001, 7, 64, 0x50), (0x1002, 7, 64, 0x51)]
-    toolchain._loaded(first, first.key(), store, 0, True, False)
-    toolchain._loaded(second, second.key(), store, 0, False, False)
+    toolchain._loaded(first, first.key(), store, 0, True, False, False)
+    toolchain._loaded(second, second.key(), store, 0, False, False, False)
     assert loads == [("first", 0), ("first", 1), ("first", 0), ("second", 0)]
 
 

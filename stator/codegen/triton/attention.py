@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from stator.codegen.triton.operators import TYPES
-from stator.codegen.triton.printer import NO_LANES, Lanes, Printer, launch_entry
+from stator.codegen.triton.printer import NO_LANES, Lanes, Printer, launch_entry, rounded, steps_of
 from stator.kernel import ir
 from stator.kernel.attention import AttentionPlan
 from stator.kernel.blocks import power_of_two
 from stator.kernel.nest import Order, nest
 from stator.loop.attention import SCORE, TENSORS
+from stator.loop.expr import postorder
 from stator.loop.extent import wrapped
 from stator.loop.index import ZERO, Axis, Index
 from stator.loop.kernel import Kernel, Param, Store
@@ -41,7 +42,13 @@ def attention_launch(plan: AttentionPlan, name: str, warp: int) -> str:
     numbers = {symbol: i for i, symbol in enumerate(symbols)}
     limits = tuple([(postfix(numel, numbers), 2**31) for numel in dict.fromkeys([param.numel for param in params])])
     grid, sizes = postfix(plan.programs, numbers), tuple([symbol.name for symbol in symbols])
-    return launch_entry(name, params, grid, options, f"{plan.programs} blocks", sizes, limits)
+    attention = plan.attention
+    steps = [step for _, stride in attention.strides for step in stride]
+    if attention.score is not None:
+        loads = [node.attr[1] for node in postorder([attention.score]) if node.op == "load"]
+        steps += [step for index in loads for step in steps_of(index)]
+    rounds = rounded(symbols, steps)
+    return launch_entry(name, params, grid, options, f"{plan.programs} blocks", sizes, limits, rounds)
 
 
 class _Printer:

@@ -13,7 +13,7 @@ Neighbours: `operators` has the spellings, `kernel/strategies.py` made the funct
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
@@ -23,14 +23,16 @@ from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, ROUGH, SCA
 from stator.kernel import ir
 from stator.loop import scalar
 from stator.loop.extent import less, wrapped
-from stator.loop.index import Axis, Index, Indirect
+from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
 from stator.loop.kernel import Param
 from stator.loop.magnitude import reach
-from stator.sizes import Extent, Size
+from stator.sizes import Extent, Size, Symbol
 from stator.sizes.writing import postfix
 
 #: Memory with less than such a part of as many elements as there are points is read by several programs.
 _SHARED = 8
+#: What sizes are multiples of in binaries of their own: elements of any dtype in a vector.
+ROUND = 16
 #: What a value varies along.
 Lanes = frozenset[str]
 NO_LANES: Lanes = frozenset()
@@ -62,7 +64,37 @@ def launch_text(
         options |= {"debug": True, "sanitize_overflow": False}  # without `debug`, Triton drops assertions
     sizes = tuple([symbol.name for symbol in function.symbols])
     limits = tuple([(program(most), limit) for most, limit in _counted(function)]) if function.symbols else ()
-    return launch_entry(function.name, function.params, program(grid), options, f"{grid} blocks", sizes, limits)
+    steps = _steps(function) if function.symbols else ()
+    rounds = rounded(function.symbols, steps)
+    return launch_entry(function.name, function.params, program(grid), options, f"{grid} blocks", sizes, limits, rounds)
+
+
+def rounded(symbols: Sequence[Symbol], steps: Iterable[Extent]) -> dict[str, object]:
+    """Which sizes make steps between rows, and ends of these, multiples of a vector; whether they did so at first.
+
+    Without that, elements are loaded one by one: it is worth a binary of its own.
+    """
+    found = {symbol for step in steps if type(step) is Size and step % ROUND != 0 for symbol in step.symbols}
+    numbers = tuple([i for i, symbol in enumerate(symbols) if symbol in found])
+    return {"rounds": numbers, "round": all(symbol.hint % ROUND == 0 for symbol in found)} if numbers else {}
+
+
+def _steps(function: ir.Function) -> Iterator[Extent]:
+    """What positions are multiples of, and the ends of axes along which elements lie side by side."""
+    for statement in ir.walk(function.body):
+        if isinstance(statement, ir.Load | ir.Store | ir.Position):
+            yield from steps_of(statement.index)
+
+
+def steps_of(index: Index) -> Iterator[Extent]:
+    """The same of a position."""
+    for atom, coefficient in index.terms:
+        yield coefficient
+        if isinstance(atom, FloorDiv | Mod):
+            yield atom.divisor
+            yield from steps_of(atom.inner)
+        elif isinstance(atom, Axis) and coefficient == 1:
+            yield atom.size
 
 
 def launch_entry(
@@ -73,6 +105,7 @@ def launch_entry(
     remark: str = "",
     sizes: tuple[str, ...] = (),
     limits: tuple[tuple[object, int], ...] = (),
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
     """An entry of `LAUNCHES`: a grid is a number, or a program over the sizes."""
     launch = {
@@ -83,6 +116,7 @@ def launch_entry(
         "grid": grid,
         "limits": limits,
         "options": options,
+        **more,
     }
     lines = [f"        {key!r}: {value!r}," for key, value in launch.items()]
     return "\n".join([f"    {name!r}: {{  # {remark or f'{grid} blocks'}", *lines, "    },"])

@@ -3,7 +3,8 @@
 A unit's text holds many kernels. Each becomes a text of its own, with the functions that it calls and nothing else, so
 equal kernels of two graphs are one, and a worker reads no more than it compiles. The key is that text, its launch, the
 target, and which compiler it is, told without importing it. A binary lies in the store with what a launch needs to
-know, and there is one for each alternative: pointers that may lie anywhere, positions of 64 bits.
+know, and there is one for each alternative: pointers that may lie anywhere, positions of 64 bits, sizes that are
+multiples of 16.
 Neighbours: `workers.py` compiles, `toolchain.py` says which are needed when, `driver.py` loads.
 """
 
@@ -29,7 +30,7 @@ from stator.targets.cuda import worker
 from stator.targets.cuda.workers import Answer, Target, WorkerDied, workers
 
 COMPILER = "triton"
-ANYWHERE, WIDE = 1, 2
+ANYWHERE, WIDE, ROUND = 1, 2, 4
 #: Names of variables that may change the code that Triton makes, and are of none that only say where files are.
 VARIABLES = re.compile(r"(TRITON|PTXAS|DISABLE|LLVM|MLIR|NVPTX|AMDGCN|USE_IR)_(?!(CACHE_DIR|HOME|DUMP_DIR|INTERPRET)$)")
 _HEAD, _LAUNCHES = "@triton.jit\ndef ", "\nLAUNCHES = "
@@ -82,8 +83,9 @@ class Source:
 
     def job(self, alternative: int) -> dict[str, Any]:
         """What a worker is told."""
-        asked = {"anywhere": bool(alternative & ANYWHERE), "wide": bool(alternative & WIDE)}
-        return {"name": self.name, "text": self.text, "launch": dict(self.launch), "target": self.target, **asked}
+        asked = {"anywhere": ANYWHERE, "wide": WIDE, "round": ROUND}
+        flags = {name: bool(alternative & flag) for name, flag in asked.items()}
+        return {"name": self.name, "text": self.text, "launch": dict(self.launch), "target": self.target, **flags}
 
 
 def launches(text: str) -> dict[str, Mapping[str, Any]]:

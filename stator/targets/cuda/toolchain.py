@@ -2,9 +2,11 @@
 
 An entry of `LAUNCHES`: the types of the pointers, which of them are taken to be multiples of 16 (`aligned`), the names
 of sizes that follow them, the grid as a number or a program over the sizes, or a list of up to three, what is counted
-and from where on 32 bits do not hold it (`limits`), and the compiler's options. Workers compile while their caller goes
-on; a launch that needs a binary loads it (`csrc/device.c`), and waits for that one alone. Where all binaries are in the
-store, no compiler is imported. Neighbours: `codegen/triton` writes the text, `binaries.py` has it compiled,
+and from where on 32 bits do not hold it (`limits`), and the compiler's options. Where sizes that are multiples of 16
+have binaries of their own it says which sizes these are (`rounds`), and whether those of the first call were (`round`).
+Workers compile while their caller goes on; a launch that needs a binary loads it (`csrc/device.c`), and waits for that
+one alone. Where all binaries are in the store, no compiler is imported.
+Neighbours: `codegen/triton` writes the text, `binaries.py` has it compiled,
 `driver.py` loads, `runtime/link.py` asks for the kernels.
 """
 
@@ -20,7 +22,7 @@ from stator.base.store import Store
 from stator.runtime.artifact import Unit
 from stator.runtime.toolchain import open_store
 from stator.targets.cuda import driver
-from stator.targets.cuda.binaries import ANYWHERE, WIDE, Source, begin, binary, launches, texts
+from stator.targets.cuda.binaries import ANYWHERE, ROUND, WIDE, Source, begin, binary, launches, texts
 from stator.targets.cuda.platform import current
 from stator.targets.cuda.workers import Target, workers
 
@@ -52,7 +54,8 @@ class Compiling:
             keys = [source.key() for source in sources]
             longest = sorted(zip(sources, keys, strict=True), key=lambda pair: -len(pair[0].text))
             for source, key in longest:  # what takes long starts first, so that nothing waits for it alone
-                begin(source, key, self._store, remark=remarks.get(source.name, ""))
+                first = ROUND if source.launch.get("round") else 0
+                begin(source, key, self._store, first, remarks.get(source.name, ""))
             found.append(replace(unit, library=" ".join(keys)))
         return tuple(found)
 
@@ -81,7 +84,7 @@ def _kernels(unit: Unit, device: int, store: Store) -> Iterator[tuple[str, Kerne
     keys = unit.library.split() or [source.key() for source in sources]
     for source, key in zip(sources, keys, strict=True):
         launch = source.launch
-        geometry = launch["aligned"], len(launch["sizes"]), launch["grid"], launch["limits"]
+        geometry = launch["aligned"], len(launch["sizes"]), launch["grid"], launch["limits"], launch.get("rounds", ())
         build = partial(_loaded, source, key, store, device)
         yield source.name, device_kernel(source.name, *geometry, device, driver.launching(), build, driver.refused)
 
@@ -92,9 +95,11 @@ def _sources(unit: Unit, device: int) -> list[Source]:
     return [Source(name, found[name], known[name], chosen) for name in unit.kernels]
 
 
-def _loaded(source: Source, key: str, store: Store, device: int, anywhere: bool, wide: bool) -> tuple[int, ...]:
+def _loaded(
+    source: Source, key: str, store: Store, device: int, anywhere: bool, wide: bool, round: bool
+) -> tuple[int, ...]:
     """The driver's function, its bytes of shared memory and threads, and the context that it is loaded in."""
-    alternative = ANYWHERE * anywhere | WIDE * wide
+    alternative = ANYWHERE * anywhere | WIDE * wide | ROUND * round
     found = _functions.get((key, alternative, device))
     if found is None:
         made = binary(source, key, store, alternative)

@@ -39,6 +39,7 @@ SMALL = {
     "name": "small",
     "launch": {"types": ("*fp32",), "aligned": (True,), "sizes": (), "options": {}},
     "anywhere": False,
+    "round": False,
     "wide": False,
 }
 
@@ -50,7 +51,7 @@ def compile_kernel(job: Mapping[str, Any]) -> dict[str, Any]:
     from triton.compiler.compiler import make_backend
 
     function = executed(job["text"], job["name"])[job["name"]]
-    source = source_of(function, job["launch"], anywhere=job["anywhere"], wide=job["wide"])
+    source = source_of(function, job["launch"], anywhere=job["anywhere"], wide=job["wide"], round=job["round"])
     target = GPUTarget(*job["target"])
     backend = make_backend(target)
     options = backend.parse_options(OPTIONS[target.backend] | job["launch"]["options"])
@@ -85,8 +86,11 @@ def executed(text: str, name: str) -> dict[str, Any]:
     return namespace
 
 
-def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide: bool) -> Any:
-    """What Triton compiles: pointers that are aligned, or may lie `anywhere`; sizes and positions of 32 bits, or 64."""
+def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide: bool, round: bool = False) -> Any:
+    """What Triton compiles: pointers that are aligned, or may lie `anywhere`; sizes and positions of 32 bits, or 64.
+
+    With `round`, sizes that the launch names are multiples of 16.
+    """
     from triton.compiler import ASTSource
 
     names = function.arg_names
@@ -94,6 +98,8 @@ def source_of(function: Any, launch: Mapping[str, Any], *, anywhere: bool, wide:
     signature |= dict.fromkeys(launch["sizes"], "i64" if wide else "i32")
     constants = dict(launch.get("constants", {})) | ({"WIDE": wide} if launch["sizes"] else {})
     attributes = {} if anywhere else {(i,): ALIGNED for i, aligned in enumerate(launch["aligned"]) if aligned}
+    if round:
+        attributes |= {(len(launch["types"]) + i,): ALIGNED for i in launch["rounds"]}
     return ASTSource(function, signature | dict.fromkeys(constants, "constexpr"), constants, attributes)
 
 

@@ -2,10 +2,10 @@
 
 In eager PyTorch it asks its own compiler, and computes every score in memory. Here the program's functions of a score
 are mapped over all of them as torch maps them (`vmap.py`), so they end up in the kernel of the softmax; where they
-index by rows and columns, they look up, as they do in eager. Half types on a GPU whose scores no function changes are
-`scaled_dot_product_attention`, with the mask, of which kernels of ours compute each element where it is needed; those
-whose scores one changes, and that need no gradients, are the operators of `graphs/scores.py`. What is asked for beside
-the result ends the graph. It is known by name: nobody who does not use it imports it.
+index by rows and columns, they look up, as they do in eager. Half types on a GPU are the operators of
+`graphs/scores.py`, unless gradients are wanted: then scores that no function changes are those of
+`scaled_dot_product_attention`, with the mask. What is asked for beside the result ends the graph. It is known by name:
+nobody who does not use it imports it.
 Neighbours: `vmap.py`, `values/torch/indexing.py`.
 """
 
@@ -64,7 +64,7 @@ def attend(
     fused = query.device.type != HOST and query.dtype in HALVES
     if fused and score_mod is None and block_mask is None:
         return scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=groups > 1)
-    if fused and score_mod is not None and not _wants_gradients(query, key, value):
+    if fused and not _wants_gradients(query, key, value):
         plain = SCORES(query, key, scale)
         scores = _changed(plain, score_mod, block_mask)
         if not _wants_gradients(scores):

@@ -14,7 +14,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import stator
 from stator.capture.values.autograd import flexible
 
-SLOPES, BIAS = torch.rand(4), torch.randn(4, 24, 24)
+RANDOM = torch.Generator().manual_seed(0)
+SLOPES, BIAS = torch.rand(4, generator=RANDOM), torch.randn(4, 24, 24, generator=RANDOM)
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +118,7 @@ def of_documents(b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
     return (m // 50 == n // 50) & (m != 7)
 
 
-@pytest.mark.parametrize("name", ["slopes", "bias", "both", "shared keys"])
+@pytest.mark.parametrize("name", ["slopes", "bias", "both", "mask", "shared keys"])
 def test_functions_of_half_types_on_a_device(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a graph for a GPU has, run where there is none: the operators of attention, with what is between them."""
     monkeypatch.setattr(flexible, "HOST", "meta")
@@ -131,7 +132,7 @@ def test_functions_of_half_types_on_a_device(name: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["slopes", "bias", "both", "shared keys"])
+@pytest.mark.parametrize("name", ["slopes", "bias", "both", "mask", "shared keys"])
 def test_functions_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel."""
     monkeypatch.setitem(globals(), "SLOPES", SLOPES.cuda())
