@@ -39,12 +39,6 @@ class Pairs:
     terms: Axis
     sums: Mapping[Expr, Factors]
 
-    @property
-    def keeps_columns(self) -> bool:
-        """Whether a thread goes through all rows before it goes on to other columns, whose factor is the larger one."""
-        assert type(self.rows.size) is int and type(self.columns.size) is int
-        return self.columns.size > self.rows.size
-
 
 def pairs_of(kernel: Kernel, deps: Mapping[Expr, Axes]) -> Pairs | None:
     """What a kernel is as such products: nothing but sums over one axis, and what is done with each at its place."""
