@@ -19,8 +19,8 @@ from stator.passes.products import Product
 
 aten = torch.ops.aten
 
-#: What part of a core's cache a weight may be.
-PART = 4
+#: What part of a core's cache a weight may be, and rows from which on: tiles of fewer are mostly empty.
+PART, LEAST_ROWS = 4, 8
 
 
 def pays(product: Product, device: Device) -> bool:
@@ -29,7 +29,7 @@ def pays(product: Product, device: Device) -> bool:
     if not device.multiplies_pairs or value.dtype is not torch.bfloat16:
         return False
     known = all(type(size) is int and size > 1 for size in (*value.shape, *x.shape))
-    return known and x.stride()[1] == 1 and fits(product.weight, device)
+    return known and x.stride()[1] == 1 and value.shape[0] >= LEAST_ROWS and fits(product.weight, device)
 
 
 def fits(weight: fx.Node, device: Device) -> bool:

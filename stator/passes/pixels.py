@@ -83,7 +83,7 @@ def takes_pairs(node: fx.Node, device: Device) -> bool:
     weight: Any = node.args[1]
     if not device.multiplies_pairs or weight.meta["val"].dtype is not torch.bfloat16 or not _is_product(node):
         return False
-    return _pixels(node) > 1 and pairs.fits(weight, device)
+    return _pixels(node) >= pairs.LEAST_ROWS and pairs.fits(weight, device)
 
 
 def _replace(node: fx.Node, by: str, packs: Any) -> None:

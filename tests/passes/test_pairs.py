@@ -26,7 +26,8 @@ OPTIONS: dict[str, object] = {"freezing": True, "strict": True, "cache": False}
 
 @pytest.fixture(autouse=True)
 def _tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose kernels multiply pairs, where convolutions are taken apart whatever copies cost."""
+    """A machine whose kernels multiply pairs, of however few rows, and whatever copies of images cost."""
+    monkeypatch.setattr(weights, "LEAST_ROWS", 2)
     read = record.read
     monkeypatch.setattr(record, "read", lambda *args: replace(read(*args), multiplies_pairs=True, widens_halves=False))
     for name in ("_CALL", "_COPY", "_TURNED"):
