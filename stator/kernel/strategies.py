@@ -127,10 +127,11 @@ def _order(plan: LoopPlan) -> Order:
 
 
 def _pairs_order(plan: LoopPlan, pairs: Pairs) -> Order:
-    """Blocks of rows by columns in the grid, columns innermost; in one of them a loop over rows for each vector."""
+    """Blocks of rows by columns in the grid; in one of them a loop over rows for each vector of columns."""
     steps = ((pairs.rows, ROWS), (pairs.columns, COLUMNS))
     pieces = {axis: Piece(Axis(f"{axis.name}_piece", pieces_of(axis.size, step)), step) for axis, step in steps}
-    grid = (*plan.grid_axes, *[piece.axis for piece in pieces.values()])
+    outer = [piece.axis for piece in pieces.values()]
+    grid = (*plan.grid_axes, *(reversed(outer) if pairs.keeps_columns else outer))
     return Order(
         (grid, (pairs.columns,), (pairs.rows,)), (), pieces, pairs.columns, pairs=pairs,
         narrow=plan.narrow, guarded=guarded(plan), deps=plan.deps, lanes=plan.vector,
