@@ -44,8 +44,8 @@ class Pairs:
     def keeps_columns(self) -> bool:
         """Whether a thread goes through all rows before it goes on to other columns, whose factor is far larger.
 
-        Two threads with AMX, weights out of the nearest caches: 98 x 2048 x 512 take 132 µs so (183), 128 x 768 x 768 74
-        (110); but 392 x 256 x 1024 226 (120).
+        Two threads with AMX, weights out of the nearest caches: 98 x 2048 x 512 take 132 µs so (183), 128 x 768 x 768
+        take 74 (110); but 392 x 256 x 1024 take 226 (120).
         """
         assert isinstance(self.rows.size, int) and isinstance(self.columns.size, int)
         return self.columns.size > _FAR * self.rows.size
