@@ -158,6 +158,7 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
         made.unroll = min(made.unroll, max(ACCUMULATORS // rows[1], 1))
     elif made.tile is None and not collide:
         made.windows = windows.choose(kernel, made.vector, deps)
+        made.unroll = 1 if made.windows is not None else made.unroll
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     made.ahead = _ahead(made, device)
@@ -443,7 +444,8 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
     outer: Extent = prod(axis.size for axis in (*made.grid_axes, made.inner) if axis is not None)
     if tile is not None and tile.axis in kernel.axes:
         outer *= made.name("blocks", pieces_of(tile.axis.size, tile.columns))
-    made.cost = total_cost(kernel) // max([count for _, count in made.jammed], default=1)  # they share most of it
+    alike = made.jammed if made.windows is None else ()  # they share most of it
+    made.cost = total_cost(kernel) // max([count for _, count in alike], default=1)
     wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, thread_work)))
     pieces: Extent = 1
     if vector in kernel.axes and vector is not None and whole:

@@ -130,7 +130,8 @@ def _row_sums(
 def jam(function: ir.Function, axis: Axis, count: int, beside: bool = False) -> ir.Function:
     """So many iterations of a loop together: what they have in common is computed once. So it is of those left over.
 
-    Those of one iteration stand after those of another, or `beside` them, statement by statement.
+    Those of one iteration stand after those of another, or `beside` them, statement by statement: then what a variable
+    from outside of the loop takes of each is added up first, and it takes that.
 
     for x in parallel(n): B  -->  for x_4 in parallel(n / 4): B, with four of each statement that differs along x
                                   B, with n % 4 of each
@@ -219,7 +220,7 @@ def columns(function: ir.Function) -> ir.Function:
 
 def _named(block: ir.Block, suffix: str) -> dict[ir.Value, ir.Value]:
     """Other names for what a block defines."""
-    return {v: ir.Value(f"{v.name}_{suffix}", v.dtype) for s in ir.walk(block) for v in ir.targets(s)}
+    return {v: ir.Value(f"{v.name}_{suffix}", v.dtype) for v in _own(block)}
 
 
 def _repeated(block: ir.Block, axis: Axis, points: Sequence[Index], beside: bool = False) -> ir.Block:
@@ -234,7 +235,9 @@ def _repeated(block: ir.Block, axis: Axis, points: Sequence[Index], beside: bool
             if s is None or isinstance(s, ir.Loop):
                 at = list(zip(names, points, strict=True))
                 every = [[ir.renamed(item, name, {axis: point}) for item in run] for name, point in at]
-                body += [item for items in (zip(*every, strict=True) if beside else every) for item in items]
+                if beside:
+                    every = [_added_up(items, values) for items in zip(*every, strict=True)]
+                body += [item for items in every for item in items]
                 body += [replace(s, body=several(s.body))] if s is not None else []
                 run = []
             elif _differs(s, axis, values):
@@ -246,16 +249,40 @@ def _repeated(block: ir.Block, axis: Axis, points: Sequence[Index], beside: bool
     return several(block)
 
 
+def _added_up(items: Sequence[ir.Plain], values: AbstractSet[ir.Value]) -> list[ir.Plain]:
+    """What a variable from outside takes of several iterations, as one sum.
+
+    a = add(a, t_0); a = add(a, t_1)  -->  a_1 = add(t_0, t_1); a = add(a, a_1)
+    """
+    first = items[0]
+    if not isinstance(first, ir.Assign) or first.target in values:
+        return [*items]
+    made: list[ir.Plain] = []
+    total, target = first.args[1], first.target
+    for k, item in enumerate(items[1:], 1):
+        assert isinstance(item, ir.Assign) and item.op == "add" and item.args[0] == target
+        made.append(ir.Let(ir.Value(f"{target.name}_{k}", target.dtype), "add", (total, item.args[1])))
+        total = made[-1].target  # type: ignore[union-attr]
+    return [*made, ir.Assign(target, "add", (target, total))]
+
+
 def _differing(block: ir.Block, axis: Axis) -> set[ir.Value]:
-    """The values that differ along an axis; an accumulator does if what it takes does."""
+    """The values of a block that differ along an axis; an accumulator does if what it takes does."""
+    own = _own(block)
     found: set[ir.Value] = set()
     before = -1
     while before != len(found):
         before = len(found)
         for statement in ir.walk(block):
             if not isinstance(statement, ir.Loop) and _differs(statement, axis, found):
-                found.update(ir.targets(statement))
+                found.update(own.intersection(ir.targets(statement)))
     return found
+
+
+def _own(block: ir.Block) -> set[ir.Value]:
+    """What a block defines."""
+    changed = ir.Assign | ir.Best | ir.Online | ir.Flush
+    return {target for s in ir.walk(block) if not isinstance(s, changed) for target in ir.targets(s)}
 
 
 def _differs(statement: ir.Plain, axis: Axis, values: set[ir.Value]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from stator.kernel import ir
 from stator.kernel.facts import Axes
-from stator.loop.expr import Expr
+from stator.loop.expr import Expr, scans
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel
 from stator.loop.scalar import FLOATS
@@ -28,12 +28,12 @@ NODES = 400
 
 def choose(kernel: Kernel, vector: Axis | None, deps: Mapping[Expr, Axes]) -> tuple[Axis, int] | None:
     """The axis that windows move along, and how many of its iterations go together."""
-    if kernel.reduce_axes or vector is None or vector not in kernel.axes or len(kernel.nodes) > NODES:
+    if vector is None or vector not in kernel.axes or len(kernel.nodes) > NODES or not _adds(kernel):
         return None
     if any(store.mode != "store" or store.index.has_indirect for store in kernel.stores):
         return None
     loads = {node.attr for node in kernel.nodes if node.op == "load" and not node.attr[1].has_indirect}
-    for axis in reversed(kernel.axes):
+    for axis in kernel.reduce_axes[-1:] or reversed(kernel.axes):
         if axis is vector or type(axis.size) is not int or axis.size < 2:
             continue
         moved = [(memory, index) for memory, index in loads if axis in index.axes()]
@@ -41,6 +41,13 @@ def choose(kernel: Kernel, vector: Axis | None, deps: Mapping[Expr, Axes]) -> tu
         if count and len(moved) >= LOADS and len(_all(moved, axis, count)) <= LEFT * count * len(moved):
             return axis, count
     return None
+
+
+def _adds(kernel: Kernel) -> bool:
+    """Whether all that a kernel reduces are sums, which may take what several iterations add."""
+    if kernel.levels > 1 or scans(kernel.nodes):
+        return False
+    return all(node.attr == "sum" and node.dtype in FLOATS for node in kernel.nodes if node.op == "reduce")
 
 
 def _all(loads: list[tuple[str, Index]], axis: Axis, count: int) -> set[tuple[str, Index]]:

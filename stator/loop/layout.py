@@ -71,6 +71,7 @@ def free(facts: Facts, device: Device) -> dict[str, Shape]:
     bound = [extern for extern in externs if taken(extern, {}, device) is None]
     demanded = {view.buffer for extern in bound for view in extern.views()}
     demanded.update([buffer.name for extern in bound for buffer in extern.outputs])
+    demanded.update([name for known in facts.nests.values() for name in _paired(known.nest)])
     given = facts.kept | {buffer.name for buffer in program.inputs} | demanded
     found: dict[str, Shape] = {}
     for name in facts.writers:
@@ -81,6 +82,17 @@ def free(facts: Facts, device: Device) -> dict[str, Shape]:
         if len(digits) > 1:
             found[name] = digits
     return found
+
+
+def _paired(nest: Nest) -> list[str]:
+    """The factors of a product by a weight that lies in pairs: its terms are side by side, or no tile holds them."""
+    value = nest.value
+    if value.op != "reduce" or value.attr != "sum" or value.args[0].op != "mul":
+        return []
+    factors = [arg.args[0] for arg in value.args[0].args if arg.op == "cast" and arg.args[0].op == "load"]
+    halves = len(factors) == 2 and all(factor.dtype == "bf16" for factor in factors)
+    paired = halves and any(not factor.attr[1].is_linear() for factor in factors)
+    return [factor.attr[0] for factor in factors] if paired else []
 
 
 def _places(name: str, facts: Facts) -> Iterator[Extent]:

@@ -321,15 +321,26 @@ def loop_axes(size: Size, stride: Size) -> tuple[tuple[Axis, ...], Indices]:
 def is_table(value: LazyTensor, uses: Uses) -> bool:
     """Whether it is a small tensor, not cheap to compute, each of whose elements a far larger result reads many times.
 
-    One that is constant along the last dim is computed outside of the innermost loop, and needs no table. A read at a
-    computed position counts twice, as no loop computes that less often than it runs; of values of the same size that
-    are computed from each other the last one is the table.
+    One that is constant along the last dim is computed outside of the innermost loop, and needs no table: but numbers
+    of channels do, which may be innermost, if costly. A read at a computed position counts twice, as no loop
+    computes that less often than it runs; of values of the same size that are computed from each other the last one is
+    the table.
     """
-    if value.weight < TABLE_WEIGHT or not value.size or value.size[-1] == 1:
+    if not value.size:
+        return False
+    if value.size[-1] == 1:
+        if len(value.size) != 4 or value.size[1] == 1 or value.size[2] != 1 or not _is_costly(value):
+            return False
+    elif value.weight < TABLE_WEIGHT:
         return False
     numel = hint(prod(value.size))
     reads = uses.gathered if uses.elements > numel else 0
     return max(2 * reads, uses.elements) >= max(TABLE_READS, TABLE_RATIO * numel)
+
+
+def _is_costly(value: LazyTensor) -> bool:
+    _, at = loop_axes(value.size, value.stride)
+    return any(node.op in COSTLY for node in postorder([value.load(at)]))
 
 
 def worth_memory(value: LazyTensor, buffers: dict[str, Buffer], most: int = 1) -> bool:

@@ -12,11 +12,15 @@ from torch import fx
 
 from stator.base import pairs
 from stator.base.device import Device
+from stator.graphs.frozen import nbytes
 from stator.graphs.nodes import add_call, call_for
 from stator.graphs.pairs import MULTIPLY_PAIRS
 from stator.passes.products import Product
 
 aten = torch.ops.aten
+
+#: What part of a core's cache a weight may be, and rows from which on: tiles of fewer are mostly empty.
+PART, LEAST_ROWS = 4, 8
 
 
 def pays(product: Product, device: Device) -> bool:
@@ -25,7 +29,12 @@ def pays(product: Product, device: Device) -> bool:
     if not device.multiplies_pairs or value.dtype is not torch.bfloat16:
         return False
     known = all(type(size) is int and size > 1 for size in (*value.shape, *x.shape))
-    return known and x.stride()[1] == 1
+    return known and x.stride()[1] == 1 and value.shape[0] >= LEAST_ROWS and fits(product.weight, device)
+
+
+def fits(weight: fx.Node, device: Device) -> bool:
+    """Whether a core keeps a weight near: it goes through all of it for each block of rows."""
+    return PART * nbytes(weight.meta["val"]) <= device.cache_bytes
 
 
 def multiply(graph: fx.Graph, product: Product, packed: fx.Node, turned: fx.Node) -> fx.Node:

@@ -80,8 +80,10 @@ def _takes_loop(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
 
 def takes_pairs(node: fx.Node, device: Device) -> bool:
     """Whether a kernel multiplies bfloat16 by instructions for pairs of terms, with what follows."""
-    weight: torch.Tensor = node.args[1].meta["val"]  # type: ignore[union-attr]
-    return device.multiplies_pairs and weight.dtype is torch.bfloat16 and _is_product(node) and _pixels(node) > 1
+    weight: Any = node.args[1]
+    if not device.multiplies_pairs or weight.meta["val"].dtype is not torch.bfloat16 or not _is_product(node):
+        return False
+    return _pixels(node) >= pairs.LEAST_ROWS and pairs.fits(weight, device)
 
 
 def _replace(node: fx.Node, by: str, packs: Any) -> None:

@@ -16,7 +16,7 @@ from stator.kernel.parse import parse
 from stator.kernel.strategies import serial, vectors
 from stator.kernel.text import function_text
 from stator.loop.evaluate import Memory
-from stator.loop.expr import Expr, const, index, load, masked, op
+from stator.loop.expr import Expr, const, index, load, masked, op, reduce
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, Store, kernel
 from stator.targets import typical
@@ -25,25 +25,43 @@ from tests.kernel.programs import checked
 CHANNELS = 20
 
 
-def convolved(size: int, step: int, border: int) -> Kernel:
-    """Windows of three by three over an image whose channels are innermost, with what lies outside of it left out."""
-    results = (size + 2 * border - 3) // step + 1
-    y, x, c = Axis("x0", results), Axis("x1", results), Axis("x2", CHANNELS)
+def window(pixel: tuple[Index, Index], channel: Axis, size: int, border: int) -> Expr:
+    """The sum over three by three pixels from this one on; what lies outside of the image is left out."""
     total = const(0.0, "f32")
     for i in range(3):
         for j in range(3):
-            down, across = y.index * step + (i - border), x.index * step + (j - border)
-            place = (down * size + across) * CHANNELS + c.index
-            factor = load("p1", Index.of(CHANNELS * (3 * i + j)) + c.index, "f32")
+            down, across = pixel[0] + (i - border), pixel[1] + (j - border)
+            place = (down * size + across) * CHANNELS + channel.index
+            factor = load("p1", Index.of(CHANNELS * (3 * i + j)) + channel.index, "f32")
             term = op("fma", load("p0", place, "f32"), factor, total)
             total = masked(inside((down, across), size), term, total)
-    store = Store("p2", (y.index * results + x.index) * CHANNELS + c.index, total, "outer")
-    params = (
+    return total
+
+
+def parameters(size: int, results: int) -> tuple[Param, ...]:
+    return (
         Param("p0", "f32", "in", size * size * CHANNELS),
         Param("p1", "f32", "in", 9 * CHANNELS),
         Param("p2", "f32", "out", results * results * CHANNELS),
     )
-    return kernel((y, x, c), (), (store,), params)
+
+
+def convolved(size: int, step: int, border: int) -> Kernel:
+    """Windows over an image whose channels are innermost."""
+    results = (size + 2 * border - 3) // step + 1
+    y, x, c = Axis("x0", results), Axis("x1", results), Axis("x2", CHANNELS)
+    total = window((y.index * step, x.index * step), c, size, border)
+    store = Store("p2", (y.index * results + x.index) * CHANNELS + c.index, total, "outer")
+    return kernel((y, x, c), (), (store,), parameters(size, results))
+
+
+def pooled(size: int) -> Kernel:
+    """The same, and the sum of all results of a channel."""
+    c, y, x = Axis("x0", CHANNELS), Axis("r0", size - 2), Axis("r1", size - 2)
+    total = window((y.index, x.index), c, size, 0)
+    place = (y.index * (size - 2) + x.index) * CHANNELS + c.index
+    stores = Store("p2", place, total, "inner"), Store("p3", c.index, reduce("sum", total), "outer")
+    return kernel((c,), (y, x), stores, (*parameters(size, size - 2), Param("p3", "f32", "out", CHANNELS)))
 
 
 def inside(positions: Sequence[Index], size: int) -> Expr:
@@ -62,7 +80,7 @@ def result(function: Function) -> bytes:
         for i in range(count):
             memories[name].write(i, (7 * i % 11 - 5) / 4)
     assert run(function, memories) == 0
-    return bytes(memories["p2"].data)
+    return b"".join([bytes(memories[p.name].data) for p in function.params if p.role == "out"])
 
 
 @pytest.mark.parametrize("border", [0, 1, 2])
@@ -80,6 +98,15 @@ def test_what_windows_share_is_loaded_once() -> None:
     assert plan.windows is not None and plan.windows[1] == 4
     loads = [s.memory for s in walk(checked(vectors(plan, "k")).body) if isinstance(s, Load)]
     assert (loads.count("p0"), loads.count("p1")) == (18, 9)
+
+
+@pytest.mark.parametrize("size", [6, 9, 12])
+def test_sums_of_windows(size: int) -> None:
+    """Pixels beside each other are added up first."""
+    made = pooled(size)
+    plan = decide(made, typical("cpu"))
+    assert plan.windows is not None and plan.windows[0].name == "r1"
+    assert result(checked(vectors(plan, "k"))) == result(checked(serial(made, "k")))
 
 
 def test_windows_that_share_little_are_apart() -> None:

@@ -267,3 +267,14 @@ def test_gates_of_a_number_of_images_that_changes() -> None:
             torch.testing.assert_close(compiled(marked(x, (0,))), gated(x))
     (facts,) = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
     assert not [name for name in facts["externs"] if "convolution" in name]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_costly_number_of_a_channel_is_computed_once(dtype: torch.dtype) -> None:
+    """The gate of a squeeze is one kernel's result, not computed again for each pixel whose channels are lanes."""
+    gates = torch.randn(2, CHANNELS, 1, 1, dtype=dtype)
+    x = image(dtype, True, 2, CHANNELS, 40, 40)
+    found, kernels, _ = run(lambda x, g: x * torch.sigmoid(g + 1), x, gates)
+    assert len(kernels) == 2
+    torch.testing.assert_close(found, x * torch.sigmoid(gates + 1))
+    assert len(run(lambda x, g: x * (g + 1), x, gates)[1]) == 1

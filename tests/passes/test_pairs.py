@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 import stator
 from stator.base import log, pairs
+from stator.base.device import Device
+from stator.kernel import decisions
 from stator.passes import convolutions
 from stator.passes import pairs as weights
 from stator.targets.cpu import record
@@ -26,7 +28,8 @@ OPTIONS: dict[str, object] = {"freezing": True, "strict": True, "cache": False}
 
 @pytest.fixture(autouse=True)
 def _tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose kernels multiply pairs, where convolutions are taken apart whatever copies cost."""
+    """A machine whose kernels multiply pairs, of however few rows, and whatever copies of images cost."""
+    monkeypatch.setattr(weights, "LEAST_ROWS", 2)
     read = record.read
     monkeypatch.setattr(record, "read", lambda *args: replace(read(*args), multiplies_pairs=True, widens_halves=False))
     for name in ("_CALL", "_COPY", "_TURNED"):
@@ -149,3 +152,25 @@ def test_how_a_weight_lies() -> None:
         for term in (0, 1, 31, 32, 44):
             assert made.view(-1)[pairs.place(column, term, terms)] == value[column, term]
     assert made.count_nonzero() == columns * terms
+
+
+def test_what_lies_between_products_has_terms_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a kernel beside them would rather read: each product goes in blocks."""
+    found: list[object] = []
+    in_blocks = decisions._in_blocks
+
+    def counted(made: decisions.LoopPlan, device: Device) -> decisions.LoopPlan:
+        found.append(made)
+        return in_blocks(made, device)
+
+    monkeypatch.setattr(decisions, "_in_blocks", counted)
+
+    def block(x: Tensor, *given: Tensor) -> Tensor:
+        for up, down in zip(given[::2], given[1::2], strict=True):
+            x = F.layer_norm(F.linear(F.gelu(F.linear(x, up)), down) + x, (64,))
+        return x
+
+    model, x = Network(block, *[(256, 64), (64, 256)] * 2).bfloat16(), torch.randn(32, 64).bfloat16()
+    compiled, externs = run(model, x)
+    assert externs == [] and len(found) == 2  # both layers are the same two kernels
+    same(model, x, compiled)
