@@ -166,6 +166,12 @@ class Options:
         in_key=False,
     )
     recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, part=CAPTURE, low=1)
+    triton: str = option(
+        "triton",
+        "What compiles a GPU's kernels: 'triton', which is installed, or 'stator', its own compiler of that language.",
+        in_key=True,
+        choices=("triton", "stator"),
+    )
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
     cudagraphs: bool = option(
         False,

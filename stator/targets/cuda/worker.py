@@ -3,7 +3,8 @@
 Run as a program, by its path, it imports Triton and compiles something small, so that all is in memory, and then
 forks a worker for each connection that it is sent; a worker compiles what comes from its connection, one kernel after
 the other. Both end when the other end is closed. Nothing of stator is imported, nor torch, so a worker is there within
-half a second; the server has one thread whenever it forks.
+half a second (only a worker that compiles by stator's own compiler imports that); the server has one thread whenever
+it forks.
 A job is a dict of plain data: `text` and `name` of a kernel, its launch (see `toolchain.py`), the target and which
 alternative of it is asked for. The answer is a dict as well: the binary and what is known of it, or `error`.
 Neighbours: `workers.py` is the other end, and calls `compile_kernel` itself where no process can.
@@ -28,6 +29,8 @@ from typing import Any
 
 #: What is known of a pointer whose address is a multiple of 16.
 ALIGNED = [["tt.divisibility", 16]]
+#: The compiler that is stator's own.
+OWN = "stator"
 #: The stage that gives what a driver loads, by the kind of device.
 BINARIES = {"cuda": "cubin", "hip": "hsaco"}
 #: What a server compiles before anybody asks for something.
@@ -41,7 +44,11 @@ SMALL = {
 
 
 def compile_kernel(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The binary of a job, in this process; raises what Triton raises."""
+    """The binary of a job, in this process; raises what the compiler raises."""
+    if job.get("compiler") == OWN:
+        from stator.tile.nvidia.generated import compile_job  # which takes no Triton, and no torch
+
+        return compile_job(job)
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
@@ -121,8 +128,10 @@ def work(connection: Connection) -> None:
 
 def prepare(target: Sequence[Any]) -> None:
     """Have all in memory that compiling for a target takes."""
-    from triton import knobs
-
+    try:
+        from triton import knobs
+    except ModuleNotFoundError:  # jobs say which compiler is to take them
+        return
     knobs.nvidia.dump_ptxas_log = True
     answer({**SMALL, "target": tuple(target)})
     gc.collect()

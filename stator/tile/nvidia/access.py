@@ -1,7 +1,8 @@
 """Global memory: loads and stores of as many elements at once as lie side by side, and atomics.
 
-So many of a thread's registers in a row are one access as the operation says (`stator.tile.gpu.coalesce`). Accesses are instructions of PTX with a predicate for the mask, so
-that nothing branches. Of threads that hold the same element one stores it.
+So many of a thread's registers in a row are one access as the operation says (`stator.tile.gpu.coalesce` has found
+that). Accesses are instructions of PTX with a predicate for the mask, so that nothing branches.
+Of threads that hold the same element one stores it.
 Neighbours: `kernel` calls these for its operations, `threads` has registers and words.
 """
 
@@ -48,7 +49,7 @@ def _to_words(w: Writer, element: Element, values: Sequence[str]) -> list[str]:
 
 def _from_words(w: Writer, element: Element, words: Sequence[str], count: int) -> list[str]:
     type_ = memory(element)
-    number, bits = _words(element, count)
+    _, bits = _words(element, count)
     given = [w.m.convert("trunc", "i16", "i8", word) for word in words] if bits == 8 else words
     whole, vector = w.vector(f"i{bits}", given)
     kind = type_ if count == 1 else f"<{count} x {type_}>"

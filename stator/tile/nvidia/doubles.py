@@ -1,4 +1,4 @@
-"""Functions of f64 numbers for GPUs, where LLVM calls no library: exponentials, logarithms, circular functions and more.
+"""Functions of f64 numbers for GPUs, where LLVM has no library: exponentials, logarithms, circular functions and more.
 
 They are right to a few ulps of f64, and so to one of f32, for which they are used too. Polynomials are Taylor series
 where these are short enough, or fits at Chebyshev's points made for this file with 60 digits. Arguments of circular

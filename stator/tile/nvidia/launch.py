@@ -30,9 +30,7 @@ def architecture(device: int) -> int:
     import torch  # launches are of torch's tensors
 
     major, minor = torch.cuda.get_device_capability(device)
-    if major < 8:
-        raise LaunchError(f"kernels need a GPU of sm_80 or later, and device {device} is sm_{major}{minor}")
-    return 90 if major >= 9 else 10 * major + minor if (major, minor) in ((8, 0), (8, 6), (8, 9)) else 80
+    return stages.supported(10 * major + minor)
 
 
 @functools.cache

@@ -217,7 +217,7 @@ class Machine:
         if type_ == "i1":
             return text == "true"
         number = int(text) & ((1 << int(type_[1:])) - 1)
-        return number if numpy_of(type_) == object else numpy_of(type_).type(number)
+        return number if numpy_of(type_).hasobject else numpy_of(type_).type(number)
 
     def value(self, type_: str, text: str) -> Any:
         text = text.strip()
@@ -360,13 +360,13 @@ def _arithmetic(m: Machine, text: str, op: str) -> Any:
     if op in _WRAPPING:
         if type_ == "i1" and op in ("add", "sub"):
             return a ^ b
-        if numpy_of(type_) == object:
+        if numpy_of(type_).hasobject:
             return _WRAPPING[op](a, b) & ((1 << int(type_[1:])) - 1)
         return _WRAPPING[op](a, b)
     if op in ("sdiv", "srem", "udiv", "urem"):
         return _divide(op, a, b)
     bits = int(type_[1:])
-    if numpy_of(type_) == object:
+    if numpy_of(type_).hasobject:
         return np.array([int(x) >> int(y) for x, y in zip(a, b, strict=True)], object)
     amount = np.minimum(b, bits - 1).astype(a.dtype)
     if op == "shl":
@@ -382,7 +382,9 @@ def _divide(op: str, a: Array, b: Array) -> Array:
         return a // safe if op == "udiv" else a % safe
     x, y = signed(a), signed(b)
     y = np.where(y == 0, 1, y)
-    quotient = np.array([abs(int(p)) // abs(int(q)) * (1 if (p < 0) == (q < 0) else -1) for p, q in zip(x, y)], object)
+    quotient = np.array(
+        [abs(int(p)) // abs(int(q)) * (1 if (p < 0) == (q < 0) else -1) for p, q in zip(x, y, strict=True)], object
+    )
     found = quotient if op == "sdiv" else np.array([int(p) for p in x], object) - quotient * y.astype(object)
     mask = (1 << 8 * a.dtype.itemsize) - 1
     return np.array([int(v) & mask for v in found], a.dtype)
@@ -438,11 +440,11 @@ def _convert(m: Machine, text: str, op: str) -> Any:
             return given.astype(np.uint64)
         case "trunc" if target == "i1":
             return (given & 1).astype(bool)
-        case "trunc" if given.dtype == object:
+        case "trunc" if given.dtype.hasobject:
             return np.array([int(v) & (1 << int(target[1:])) - 1 for v in given], kind)
-        case "zext" if kind == object:
+        case "zext" if kind.hasobject:
             return np.array([int(v) for v in given], object)
-        case "sext" if kind == object:
+        case "sext" if kind.hasobject:
             return np.array([int(v) & (1 << int(target[1:])) - 1 for v in signed(given)], object)
         case "trunc" | "zext" | "fpext" | "fptrunc" | "uitofp":
             return given.astype(kind)
@@ -500,7 +502,7 @@ def _phi(m: Machine, text: str, op: str) -> Any:
 
 def _insert(m: Machine, text: str, op: str) -> Any:
     vector, value, place = split_list(text)
-    (kind, whole), (_, given) = m.argument(vector), m.argument(value)
+    (_, whole), (_, given) = m.argument(vector), m.argument(value)
     parts = list(whole)
     parts[int(typed(place)[1])] = given
     return parts
@@ -535,7 +537,7 @@ def _getelementptr(m: Machine, text: str, op: str) -> Any:
                 break
             at += size_of(each)
         return found + np.uint64(at)
-    kind, index = m.argument(indices[0])
+    _, index = m.argument(indices[0])
     return found + (signed(index).astype(np.int64) * size_of(type_)).view(np.uint64)
 
 
