@@ -48,10 +48,10 @@ def extern(
         return _reciprocal_length(m, dtype, args)
     match = _DIRECTED.fullmatch(symbol)
     if match is not None:
-        return _directed(m, *match.groups(), dtype, args)
+        return _directed(m, match[1], match[2], dtype, args)
     match = _CONVERTS.fullmatch(symbol)
     if match is not None:
-        return _converted(m, *match.groups(), args[0])
+        return _converted(m, match[1], match[2], match[3], args[0])
     if symbol in _INTEGERS:
         return _INTEGERS[symbol](m, dtype, *args)
     return shared.extern(m, symbol, types, result, args, location)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from stator.tile.cpu.casts import cast, register
 from stator.tile.ir.core import Function, Value
 from stator.tile.ir.types import F32, DType
+from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia import access, along, buffers, effects, elementwise, products, shapes
-from stator.tile.nvidia.places import LANES, Places
+from stator.tile.nvidia.places import Places
 from stator.tile.nvidia.threads import SHARED
 from stator.tile.nvidia.writer import HANDLERS, Writer
 

@@ -38,7 +38,8 @@ def most_shared(device: int) -> int:
     """The bytes of shared memory that a program may have."""
     import torch
 
-    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(properties.shared_memory_per_block_optin)
 
 
 class Kernel:
