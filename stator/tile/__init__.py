@@ -13,12 +13,14 @@ from stator.tile.allocation import set_allocator
 from stator.tile.autotune import Config, autotune, heuristics
 from stator.tile.errors import CompilationError, InterpreterError, OutOfResources, TritonError
 from stator.tile.jit import JITFunction, KernelInterface, constexpr_function, jit
+from stator.tile.layouts.picture import show_layout
 from stator.tile.wrappers import MockTensor, TensorWrapper, must_use_result, reinterpret
 
 __all__ = [
     "CompilationError", "Config", "InterpreterError", "JITFunction", "KernelInterface", "MockTensor",
     "OutOfResources", "TensorWrapper", "TritonError", "autotune", "cdiv", "constexpr_function", "heuristics", "jit",
-    "language", "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator", "testing", "tools",
+    "language", "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator", "show_layout",
+    "testing", "tools",
 ]  # fmt: skip
 
 

@@ -258,8 +258,12 @@ def test_names_of_triton_take_what_tritons_take(name: str, expected: list[str]) 
     assert parameters(getattr(triton, name)) == expected
 
 
+#: Names that Triton does not have.
+OURS = {"show_layout"}
+
+
 def test_names_of_triton_are_all_there_or_refused() -> None:
-    assert set(triton.__all__) == {*table(TRITON), *OTHERS.split()}
+    assert set(triton.__all__) == {*table(TRITON), *OTHERS.split(), *OURS}
     for name, why in triton.REFUSED.items():
         with pytest.raises(AttributeError, match=f"{name} is not supported: {why[:20]}"):
             getattr(triton, name)
