@@ -1,0 +1,118 @@
+"""What each pass makes of a small kernel, before and after, and what is decided of others."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from stator.tile.gpu.operators import GPU_OPERATORS
+from stator.tile.gpu.pipeline import PASSES, Pass, lower
+from stator.tile.ir.core import Module, Operation
+from stator.tile.ir.operators import OPERATORS
+from stator.tile.ir.text import module_text
+from tests.tile.gpu.programs import PROGRAMS
+from tests.tile.gpu.simulated import lowered, run_arrays
+
+#: A pass → the kernel on which its golden is.
+SHOWN = {
+    "join": "transposed", "assign": "scaled_rows", "join_laid_out": "product", "leave_loops": "product",
+    "pipeline": "product", "join_copied": "product", "leave_loops_copied": "product", "remove_unused": "product_f32",
+    "allocate": "product_f32", "barriers": "product_f32",
+}  # fmt: skip
+
+
+def stages(name: str, num_warps: int = 4, num_stages: int = 3) -> dict[str, str]:
+    """The text behind each pass."""
+    compiled = PROGRAMS[name]()
+    found: dict[str, str] = {}
+
+    def keep(step: Pass, module: Module) -> None:
+        found[step.name] = module_text(module, operators=GPU_OPERATORS if step.has_layouts else OPERATORS)
+
+    lower(compiled.module, compiled.name, num_warps, num_stages, keep)
+    return found
+
+
+def operations(name: str, num_warps: int = 4, num_stages: int = 3) -> list[Operation]:
+    compiled = PROGRAMS[name]()
+    module = lower(compiled.module, compiled.name, num_warps, num_stages)
+    return list(module.functions[compiled.name].body.walk())
+
+
+def test_every_pass_is_shown() -> None:
+    assert list(SHOWN) == [step.name for step in PASSES]
+
+
+@pytest.mark.parametrize("step", SHOWN)
+def test_before_and_after(step: str, golden: Callable[[str, str], None]) -> None:
+    texts = list(stages(SHOWN[step]).items())
+    number = [name for name, _ in texts].index(step)
+    before = texts[number - 1][1] if number else module_text(PROGRAMS[SHOWN[step]]().module)
+    after = texts[number][1]
+    if step == "assign":
+        golden(step, f"# before\n{before}\n# behind {step}\n{after}")
+        return
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", f"behind {step}", lineterm="", n=1)
+    golden(step, "\n".join(["", *lines])[1:] + "\n")
+
+
+def test_contiguous_rows_go_in_vectors() -> None:
+    accesses = [o for o in operations("add") if o.op in ("load", "store")]
+    assert [o.attrs["vector"] for o in accesses] == [4, 4, 4]
+    assert not [o for o in operations("add") if o.op in ("convert_layout", "barrier")]
+
+
+def test_a_row_is_loaded_as_the_tile_sees_it() -> None:
+    found = operations("scaled_rows")
+    loads = [o for o in found if o.op == "load"]
+    assert [o.result.type.shape for o in loads] == [(16, 64), (64,)] and loads[0].attrs["vector"] == 8
+    assert not [o for o in found if o.op == "convert_layout"]
+
+
+def test_a_transposed_tile_is_converted_once_and_stored_in_vectors() -> None:
+    found = operations("transposed")
+    assert [o.attrs["vector"] for o in found if o.op in ("load", "store")] == [4, 4]
+    assert len([o for o in found if o.op == "convert_layout"]) == 1
+
+
+def test_products_read_copies_that_are_turns_ahead() -> None:
+    found = operations("product", num_stages=4)
+    assert [o.attrs["type"].shape for o in found if o.op == "local_alloc"] == [(4, 32, 32), (4, 32, 32)]
+    assert [o.attrs["pending"] for o in found if o.op == "async_wait"] == [2, 0]
+    loop = next(o for o in found if o.op == "for")
+    inside = [o.op for o in loop.regions[0].walk()]
+    assert inside.count("barrier") == 1 and "convert_layout" not in inside and "load" not in inside
+    assert [o.op for o in operations("product", num_stages=1)].count("async_copy") == 0
+
+
+def test_without_tensor_cores_products_read_shared_memory() -> None:
+    found = operations("product_f32")
+    assert [o.op for o in found if o.op in ("dot", "mma", "local_load")] == ["dot"]
+    assert [o.op for o in found].count("async_copy") == 6  # three times two: before the loop twice, and in it
+
+
+def test_what_a_product_gives_is_an_operand_in_the_same_thread() -> None:
+    loop = next(o for o in operations("attention") if o.op == "for")
+    inside = [o.op for o in loop.regions[0].walk()]
+    assert inside.count("mma") == 2 and inside.count("local_load") == 2 and inside.count("barrier") == 1
+    assert "convert_layout" not in inside and "load" not in inside
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 5])
+@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize("name", ["product", "product_f32"])
+@pytest.mark.parametrize("turns", [0, 1, 5])
+def test_pipelined_products_are_right(name: str, warps: int, stages: int, turns: int) -> None:
+    compiled = PROGRAMS[name]()
+    dtype, inner = (np.float16, 32) if name == "product" else (np.float32, 16)
+    generator = np.random.default_rng(turns)
+    a = generator.normal(size=(32, max(turns, 1) * inner)).astype(dtype)
+    b = generator.normal(size=(max(turns, 1) * inner, 32)).astype(dtype)
+    c = np.full((32, 32), np.nan, np.float32)
+    module = lowered(compiled.module, compiled.name, warps, stages)
+    run_arrays(module, compiled.name, [a, b, c, turns * inner, a.shape[1], 32, 32])
+    expected = a.astype(np.float64) @ b.astype(np.float64) if turns else np.zeros((32, 32))
+    np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-4)
