@@ -28,8 +28,8 @@ from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.types import DType, Pointer, Type
 from stator.tile.layouts.linear import LANES, Layout
+from stator.tile.layouts.memory import plain
 from stator.tile.layouts.mma import dot_operand
-from stator.tile.layouts.shared import plain
 
 Place: TypeAlias = tuple[Value, Layout | None]
 #: Operations up to which a tile is computed again rather than converted.

@@ -32,7 +32,7 @@ from stator.tile.ir.text import module_text
 from stator.tile.ir.types import DType, Pointer, Type
 from stator.tile.ir.verify import verify as verify_ir
 from stator.tile.layouts.linear import Layout
-from stator.tile.layouts.shared import Shared
+from stator.tile.layouts.memory import Shared
 
 _LAYOUT = Attribute("a layout of threads", lambda value: isinstance(value, Layout))
 _LAYOUT_OR_NONE = replace(_LAYOUT, default=None)

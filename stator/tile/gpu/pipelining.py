@@ -28,7 +28,7 @@ from stator.tile.ir.build import IRBuilder
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import effects_of
 from stator.tile.ir.types import I1, I32, DType, Pointer, Type
-from stator.tile.layouts.shared import Shared, swizzled
+from stator.tile.layouts.memory import Shared, swizzled
 
 #: Bytes that a copy moves at once: at least four.
 COPY_BYTES = 4

@@ -16,7 +16,7 @@ from stator.tile.ir.core import Block, Function, Location, Module, Operation, Va
 from stator.tile.ir.operators import HINTS, OPERATORS, Operators
 from stator.tile.ir.types import Type
 from stator.tile.layouts.linear import Layout
-from stator.tile.layouts.shared import Shared
+from stator.tile.layouts.memory import Shared
 from stator.tile.layouts.text import AnyLayout
 
 

@@ -1,7 +1,7 @@
 """How threads that hold a tile in a layout go to it in shared memory: vectors of registers and where they lie.
 
 The place of a register is the exclusive or of what the bits of its number, of the lane and of the warp add to the
-offset. Registers whose places follow one another make a vector, as wide as alignment allows. Neighbours: `shared` has
+offset. Registers whose places follow one another make a vector, as wide as alignment allows. Neighbours: `memory` has
 the maps; `conversion` and local loads and stores go by these plans.
 """
 
@@ -13,7 +13,7 @@ from itertools import product
 
 from stator.tile.layouts.bits import Span, apply
 from stator.tile.layouts.linear import LANES, Holder, Layout, LayoutError
-from stator.tile.layouts.shared import Shared
+from stator.tile.layouts.memory import Shared
 
 #: Bytes that a thread moves at once, at most; bytes of a bank, and how many there are.
 VECTOR_BYTES, BANK_BYTES, BANKS = 16, 4, 32

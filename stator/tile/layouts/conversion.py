@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 from stator.tile.layouts.access import BANK_BYTES, BANKS, VECTOR_BYTES, Access, plan_access
 from stator.tile.layouts.bits import Span, apply, independent, intersection
 from stator.tile.layouts.linear import LANES, Layout, Move, unflat
-from stator.tile.layouts.shared import Shared
+from stator.tile.layouts.memory import Shared
 
 #: Rounds of shuffles, with selections of registers as half of one, up to which they are taken.
 SHUFFLES = 64

@@ -8,7 +8,7 @@ set. A base of zeros is a broadcast: both places hold the same element. Every el
 
 is a tile of 8 by 32 on four warps: a thread holds four neighbours of a row, eight lanes make the row, four rows a warp,
 and the third and fourth warp hold what the first two do.
-Neighbours: `blocked` and `mma` make layouts, `shared` says where elements lie in memory, `conversion` goes between
+Neighbours: `blocked` and `mma` make layouts, `memory` says where elements lie in memory, `conversion` goes between
 them. The idea is that of "Linear Layouts: Robust Code Generation of Efficient Tensor Computation Using F2" (2025).
 """
 

@@ -6,7 +6,7 @@
 
 Of elements with several holders the first one is shown, and how many there are behind it: `0:4:1 x2`. In shared memory
 a cell is `offset/bank` for elements of a size. Tiles of more axes than two are shown slice by slice.
-Neighbours: `stator.tile.show_layout` is this; `linear` and `shared` have the layouts.
+Neighbours: `stator.tile.show_layout` is this; `linear` and `memory` have the layouts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from stator.tile.layouts.access import BANK_BYTES, BANKS
 from stator.tile.layouts.linear import LANES, Layout, shape_text
-from stator.tile.layouts.shared import Shared
+from stator.tile.layouts.memory import Shared
 from stator.tile.layouts.text import AnyLayout, read
 
 #: The width and height of an element in SVG, in pixels.

@@ -1,4 +1,8 @@
-"""The printed forms of layouts, of whichever kind: a line that `read` makes the same layout of."""
+"""The printed forms of layouts, of whichever kind: a line that `read` makes the same layout of.
+
+The word behind the shape says the kind. Neighbours: `linear` and `memory` print and read theirs; types of tile IR have
+any of them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from stator.tile.layouts.linear import Layout, LayoutError, read_layout
-from stator.tile.layouts.shared import Shared, read_shared
+from stator.tile.layouts.memory import Shared, read_shared
 
 AnyLayout: TypeAlias = Layout | Shared
 #: The first word behind the shape → what reads the line. A kind of layout of another memory is a row more.

@@ -8,7 +8,7 @@ import pytest
 from stator.tile.gpu.allocate import allocate
 from stator.tile.gpu.barriers import insert_barriers
 from stator.tile.gpu.operators import parse, text, verify
-from stator.tile.gpu.simulate.shared import Race
+from stator.tile.gpu.simulate.memory import Race
 from tests.tile.gpu.simulated import run_arrays
 
 HEAD = """\

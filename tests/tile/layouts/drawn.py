@@ -7,7 +7,7 @@ from math import prod
 from hypothesis import strategies as st
 
 from stator.tile.layouts.linear import LANES, Layout, unflat
-from stator.tile.layouts.shared import Shared
+from stator.tile.layouts.memory import Shared
 
 SHAPES: list[tuple[int, ...]] = [(1,), (2,), (64,), (8, 16), (32, 8), (4, 4, 8), (16, 1)]
 

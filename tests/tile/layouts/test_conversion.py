@@ -20,9 +20,9 @@ from stator.tile.layouts.conversion import (
     scratch_layout,
 )
 from stator.tile.layouts.linear import LANES, Layout, LayoutError
+from stator.tile.layouts.memory import Shared, padded, plain, swizzled
 from stator.tile.layouts.mma import dot_operand, mma
 from stator.tile.layouts.reduction import plan_reduction
-from stator.tile.layouts.shared import Shared, padded, plain, swizzled
 from tests.tile.layouts.drawn import SHAPES, layouts, memories, pairs
 
 quick = settings(max_examples=80, deadline=None, database=None, derandomize=True)

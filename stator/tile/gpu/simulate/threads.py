@@ -3,7 +3,7 @@
 Checked on the way: all holders of an element have the same one; `vector` accesses are of neighbours, aligned and with
 one mask; shared memory has no races. What a back end is free to do in its own way (scans, sorting, tensor cores) is
 computed of whole tiles. It is what the IR means, and how passes are tested without a GPU.
-Neighbours: `stator.tile.interpret` computes elements; `shared` is the memory of a program.
+Neighbours: `stator.tile.interpret` computes elements; `memory` is that of a program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from stator.tile.gpu.buffers import PARTS, Bytes, scratch_of
 from stator.tile.gpu.operators import GPU_OPERATORS, content, slot_bytes
 from stator.tile.gpu.scratch import layout_of
-from stator.tile.gpu.simulate.shared import SharedMemory
+from stator.tile.gpu.simulate.memory import SharedMemory
 from stator.tile.interpret.casts import Data
 from stator.tile.interpret.compute import Given, constant
 from stator.tile.interpret.memory import Memory
@@ -33,9 +33,9 @@ from stator.tile.layouts.access import Access, plan_access
 from stator.tile.layouts.bits import apply
 from stator.tile.layouts.conversion import Nothing, Registers, Shuffles, ThroughShared, plan_conversion
 from stator.tile.layouts.linear import LANES, Layout
+from stator.tile.layouts.memory import Shared
 from stator.tile.layouts.mma import fma_operand
 from stator.tile.layouts.reduction import Reduction, partial_of, plan_reduction
-from stator.tile.layouts.shared import Shared
 
 Environment: TypeAlias = dict[Any, Any]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import stator.tile as triton
 from stator.tile.layouts.linear import Layout, LayoutError
+from stator.tile.layouts.memory import Shared, padded, plain, swizzled
 from stator.tile.layouts.mma import dot_operand, fma_operand, is_mma, mma
-from stator.tile.layouts.shared import Shared, padded, plain, swizzled
 from stator.tile.layouts.text import read
 from tests.tile.layouts.drawn import SHAPES, memories
 
