@@ -1,9 +1,9 @@
 """Puts `barrier` where one thread touches shared memory that another one has touched since the last barrier.
 
 Reads that follow writes, writes that follow reads or writes of the same bytes have a barrier between. A copy is a write
-from `async_wait` on; between the start of a copy and its wait, nobody reads its slot: that is the pipeline's care. An
-operation that works in scratch has a barrier of its own between its writes and its reads. Conditions of branches and
-bounds of loops are the same in all threads, so all come to each barrier.
+from `async_wait` on; which slot of a buffer it may fill while others are read is the pipeline's care. An operation that
+works in scratch has a barrier of its own between its writes and its reads. Conditions of branches and bounds of loops
+are the same in all threads, so all come to each barrier.
 Neighbours: `buffers` says what is touched; `allocate` has placed it.
 """
 
@@ -11,12 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from stator.tile.gpu.buffers import COPIES, READS, WRITES, Bytes, bytes_of, owners, scratch_of
 from stator.tile.gpu.operators import builder
 from stator.tile.ir.core import Block, Function, Operation
 
-_Touched = frozenset[Bytes]
+
+class _Touch(NamedTuple):
+    """Bytes, and the `local_alloc` of the buffer that they are (by its id; 0 for scratch)."""
+
+    bytes: Bytes
+    owner: int
+
+
+_Touched = frozenset[_Touch]
 #: Operators that, where they work in scratch, have all threads wait for one another, whatever becomes of the result.
 _WAITS = frozenset(["convert_layout", "reduce"])
 
@@ -47,7 +56,8 @@ class _Inserter:
 
     def touched(self, operation: Operation, table: Mapping[str, tuple[int, ...]]) -> _Touched:
         places = table.get(operation.op, ())
-        return frozenset([bytes_of(self.owners[operation.operands[place]]) for place in places])
+        allocs = [self.owners[operation.operands[place]] for place in places]
+        return frozenset([_Touch(bytes_of(alloc), id(alloc)) for alloc in allocs])
 
     def block(self, block: Block, since: _Since, insert: bool) -> _Since:
         """What has been touched at the end of a block, for what has been at its start."""
@@ -66,11 +76,14 @@ class _Inserter:
 
     def conflict(self, operation: Operation, since: _Since) -> bool:
         reads = self.touched(operation, READS)
-        writes = self.touched(operation, WRITES) | self.touched(operation, COPIES)
+        writes = self.touched(operation, WRITES)
         scratch = scratch_of(operation)
         if scratch is not None:
-            writes |= {scratch}
-        return _meet(reads, since.writes) or _meet(writes, since.reads | since.writes)
+            writes |= {_Touch(scratch, 0)}
+        before = since.reads | since.writes
+        copies = self.touched(operation, COPIES)
+        slots = frozenset([touch for touch in before if touch.owner not in {copy.owner for copy in copies}])
+        return _meet(reads, since.writes) or _meet(writes, before) or _meet(copies, slots)
 
     def after(self, operation: Operation, since: _Since, insert: bool) -> _Since:
         match operation.op:
@@ -86,9 +99,9 @@ class _Inserter:
                 return self.loop(operation, since, insert)
         scratch = scratch_of(operation)
         if scratch is not None and operation.op in _WAITS:
-            return replace(since.passed(), reads=frozenset([scratch]))
+            return replace(since.passed(), reads=frozenset([_Touch(scratch, 0)]))
         if scratch is not None:
-            return since | _Since(reads=frozenset([scratch]), writes=frozenset([scratch]))
+            return since | _Since(reads=frozenset([_Touch(scratch, 0)]), writes=frozenset([_Touch(scratch, 0)]))
         return since | _Since(
             self.touched(operation, READS),
             self.touched(operation, WRITES),
@@ -113,4 +126,4 @@ class _Inserter:
 
 
 def _meet(some: _Touched, others: _Touched) -> bool:
-    return any(one.overlaps(other) for one in some for other in others)
+    return any(one.bytes.overlaps(other.bytes) for one in some for other in others)

@@ -3,13 +3,13 @@
                                             for the first turns:  async_copy(slot j, p of turn j); async_commit()
     for_(…)                                 for_(…)
         x = load(p)                  →          async_wait(stages - 2); barrier()
-        y = convert_layout(x, L)                async_copy(a slot, p of stages - 1 turns ahead); async_commit()
-        acc = mma(y, …, acc)                    y = local_load(the slot of this turn, L)
-                                                acc = mma(y, …, acc)
+        y = convert_layout(x, L)                y = local_load(the slot of this turn, L)
+        acc = mma(y, …, acc)                    acc = mma(y, …, acc)
+                                                async_copy(a slot, p of stages - 1 turns ahead); async_commit()
 
-There are as many slots as stages: in a turn the slot is filled that was read in the turn before, behind the barrier
-that the arrived copies want anyway, so one barrier a turn is enough. Where an address depends on what the loop loads,
-or the loop writes to global memory, which its loads may read, loads stay as they are.
+There are as many slots as stages: a turn fills the slot that was read in the turn before, so the one barrier that the
+arrived copies want anyway is enough. Copies come last, where the products are on their way already. Where an address
+depends on what the loop loads, or the loop writes to global memory, which its loads may read, loads stay as they are.
 Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own
 (TMA) would be another way to fill a slot here.
 """
@@ -162,12 +162,12 @@ class _Loop:
         with builder.inside(made):
             builder.emit("async_wait", [], {"pending": self.stages - 2})
             builder.emit("barrier")
+            self.read(builder, reading)
             (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
             (left,) = builder.emit("sub", [self.loop.operands[1], self.body.args[0]])
             (goes_on,) = builder.emit("lt", [reach, left])
             (turn,) = builder.emit("add", [self.body.args[0], reach])
             following = self.fill(builder, turn, extra, filling, goes_on)
-            self.read(builder, reading)
             yields = self.body.operations[-1].operands
             steps = [self.stepped(builder, slot) for slot in (reading, filling)]
             builder.emit("yield", [*yields, *following, *steps])
@@ -279,8 +279,9 @@ class _Loop:
         """Puts the new loop in the place of the old one."""
         starts = [*self.loop.operands, *extra]
         results = before.emit("for", starts, self.loop.attrs, [body], self.loop.location)
+        made = before.block.operations[-1]
         before.emit("async_wait", [], {"pending": 0})
-        made = before.block.operations[-2]
+        before.emit("barrier")
         made.results = (*self.loop.results, *results[len(self.loop.results) :])
         where = self.block.operations.index(self.loop)
         self.block.operations[where : where + 1] = before.block.operations

@@ -47,6 +47,22 @@ def product(a, b, c, inner, stride_a, stride_b, stride_c, M: tl.constexpr, N: tl
 
 
 @triton.jit
+def products(a, b, c, count, inner, N: tl.constexpr, K: tl.constexpr):
+    """Several products of matrices that lie one behind the other, as persistent kernels have them."""
+    rows = tl.arange(0, N)
+    terms = tl.arange(0, K)
+    for i in range(0, count):
+        left = a + i * N * inner + rows[:, None] * inner + terms[None, :]
+        right = b + i * N * inner + terms[:, None] * N + rows[None, :]
+        acc = tl.zeros((N, N), tl.float32)
+        for _ in range(0, inner, K):
+            acc = tl.dot(tl.load(left), tl.load(right), acc)
+            left += K
+            right += K * N
+        tl.store(c + i * N * N + rows[:, None] * N + rows[None, :], acc)
+
+
+@triton.jit
 def transposed(x, out, M: tl.constexpr, N: tl.constexpr):
     rows = tl.arange(0, M)
     columns = tl.arange(0, N)
@@ -68,6 +84,7 @@ PROGRAMS: dict[str, Callable[[], Compiled]] = {
     "scaled_rows": lambda: scaled_rows.warmup(F16, F32, F32, 64, ROWS=16, COLUMNS=64, grid=(1,)).compiled,
     "product": lambda: product.warmup(F16, F16, F32, 64, 64, 32, 32, M=32, N=32, K=32, grid=(1,)).compiled,
     "product_f32": lambda: product.warmup(F32, F32, F32, 64, 64, 32, 32, M=32, N=32, K=16, grid=(1,)).compiled,
+    "products": lambda: products.warmup(F16, F16, F32, 4, 64, N=32, K=16, grid=(1,)).compiled,
     "transposed": lambda: transposed.warmup(F32, F32, M=32, N=32, grid=(1,)).compiled,
     "attention": attention,
 }

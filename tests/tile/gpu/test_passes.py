@@ -116,3 +116,14 @@ def test_pipelined_products_are_right(name: str, warps: int, stages: int, turns:
     run_arrays(module, compiled.name, [a, b, c, turns * inner, a.shape[1], 32, 32])
     expected = a.astype(np.float64) @ b.astype(np.float64) if turns else np.zeros((32, 32))
     np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("inner", [16, 48])
+def test_loops_of_pipelined_loops_are_right(inner: int) -> None:
+    compiled = PROGRAMS["products"]()
+    generator = np.random.default_rng(inner)
+    a = generator.normal(size=(4, 32, inner)).astype(np.float16)
+    b = generator.normal(size=(4, inner, 32)).astype(np.float16)
+    c = np.zeros((4, 32, 32), np.float32)
+    run_arrays(lowered(compiled.module, compiled.name), compiled.name, [a, b, c, 4, inner])
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-4)
