@@ -197,23 +197,16 @@ class _Loop:
     def fill(
         self, builder: IRBuilder, turn: Value, values: Sequence[Value], slot: Value, goes_on: Value
     ) -> list[Value]:
-        """The copies of a turn, if there is one, as one group; gives the values that it carries to the next one."""
+        """The copies of a turn as one group, of nothing if there is no such turn; gives what it carries to the next.
+
+        Masks say whether there is one, and no branch: so the back end may mix copies with products.
+        """
         names = {self.body.args[0]: turn}
         names |= {self.body.args[1 + position]: value for position, value in zip(self.needed[1], values, strict=True)}
         last = self.body.operations[-1]
-        carried = self.slice([last.operands[position] for position in self.needed[1]])
-        assert carried is not None
-        self.clone(builder, carried[0], names)
-        region, inner = builder.block_of([]), dict(names)
-        with builder.inside(region):
-            self.clone(builder, [o for o in self.needed[0] if o.results[0] not in names], inner)
-            for copied in self.copied:
-                self.copy(builder, copied, inner, slot)
-            builder.emit("yield", [])
-        nothing = builder.block_of([])
-        with builder.inside(nothing):
-            builder.emit("yield", [])
-        builder.emit("if", [goes_on], {}, [region, nothing])
+        self.clone(builder, self.needed[0], names)
+        for copied in self.copied:
+            self.copy(builder, copied, names, slot, goes_on)
         builder.emit("async_commit")
         ends = [last.operands[position] for position in self.needed[1]]
         return [names.get(value, value) for value in ends]
@@ -224,12 +217,17 @@ class _Loop:
             made = builder.emit(operation.op, operands, operation.attrs, location=operation.location)
             names.update(zip(operation.results, made, strict=True))
 
-    def copy(self, builder: IRBuilder, copied: _Copied, names: dict[Value, Value], slot: Value) -> None:
+    def copy(self, builder: IRBuilder, copied: _Copied, names: dict[Value, Value], slot: Value, goes_on: Value) -> None:
+        load = copied.load
         assert copied.slots is not None
         (place,) = builder.emit("local_index", [copied.slots, slot])
-        operands = [names.get(operand, operand) for operand in copied.load.operands]
-        attrs = {name: copied.load.attrs[name] for name in ("cache", "eviction", "vector")}
-        builder.emit("async_copy", [place, *operands], attrs, location=copied.load.location)
+        pointers, *masks = [names.get(operand, operand) for operand in load.operands[:2]]
+        shape, layout = pointers.type.shape, layout_of(pointers.type)
+        (mask,) = builder.emit("splat", [goes_on], {"shape": shape, "layout": layout}, location=load.location)
+        if masks:
+            (mask,) = builder.emit("and", [masks[0], mask], location=load.location)
+        attrs = {name: load.attrs[name] for name in ("cache", "eviction", "vector")}
+        builder.emit("async_copy", [place, pointers, mask], attrs, location=load.location)
 
     def read(self, builder: IRBuilder, slot: Value) -> None:
         """The body's operations, with loads from the slot of the turn in place of those from global memory."""
