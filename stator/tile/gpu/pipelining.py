@@ -57,13 +57,13 @@ def _blocks(function: Function, block: Block, num_stages: int) -> None:
         stages = operation.attrs.get("stages") or num_stages
         if operation.op == "for" and stages > 1:
             flow = Flow(function)
-            if _may_run_ahead(operation, flow):
+            if _may_run_ahead(operation, flow, stages):
                 loop = _Loop(function, block, operation, flow, stages)
                 if loop.copied:
                     loop.rewrite()
 
 
-def _may_run_ahead(loop: Operation, flow: Flow) -> bool:
+def _may_run_ahead(loop: Operation, flow: Flow, stages: int) -> bool:
     """Whether loads may be done turns ahead: nothing in the loop writes what they may read, and it counts upwards."""
     (body,) = loop.regions
     if not any(operation.op in _PRODUCTS for operation in body.operations):
@@ -74,7 +74,10 @@ def _may_run_ahead(loop: Operation, flow: Flow) -> bool:
         if effects_of(operation, GPU_OPERATORS) & {"writes", "syncs", "prints"}:
             return False
     step = flow.made.get(loop.operands[2])
-    return step is not None and step.op == "constant" and step.attrs["value"] > 0
+    counter = loop.operands[0].type.element
+    assert isinstance(counter, DType)
+    known = step is not None and step.op == "constant"
+    return known and step is not None and 0 < step.attrs["value"] * (stages - 1) <= counter.high
 
 
 class _Loop:
@@ -164,9 +167,7 @@ class _Loop:
             builder.emit("barrier")
             self.read(builder, reading)
             (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
-            (left,) = builder.emit("sub", [self.loop.operands[1], self.body.args[0]])
-            (goes_on,) = builder.emit("lt", [reach, left])
-            (turn,) = builder.emit("add", [self.body.args[0], reach])
+            turn, goes_on = self.later(builder, self.body.args[0], reach)
             following = self.fill(builder, turn, extra, filling, goes_on)
             yields = self.body.operations[-1].operands
             steps = [self.stepped(builder, slot) for slot in (reading, filling)]
@@ -186,13 +187,21 @@ class _Loop:
             (copied.slots,) = builder.emit("local_alloc", [], {"type": slots}, location=copied.load.location)
         lower, upper, step = self.loop.operands[:3]
         values = [self.loop.operands[3 + position] for position in self.needed[1]]
-        turn = lower
+        turn, (goes_on,) = lower, builder.emit("lt", [lower, upper])
         for number in range(self.stages - 1):
-            (goes_on,) = builder.emit("lt", [turn, upper])
             slot = self.number(builder, number, Type(I32), self.loop)
             values = self.fill(builder, turn, values, slot, goes_on)
-            (turn,) = builder.emit("add", [turn, step])
+            before = goes_on
+            turn, goes_on = self.later(builder, turn, step)
+            (goes_on,) = builder.emit("and", [before, goes_on])
         return values
+
+    def later(self, builder: IRBuilder, turn: Value, reach: Value) -> tuple[Value, Value]:
+        """A later turn's number, and whether there is such a turn: a number that has wrapped around is none."""
+        (number,) = builder.emit("add", [turn, reach])
+        (grows,) = builder.emit("lt", [turn, number])
+        (inside,) = builder.emit("lt", [number, self.loop.operands[1]])
+        return number, builder.emit("and", [grows, inside])[0]
 
     def fill(
         self, builder: IRBuilder, turn: Value, values: Sequence[Value], slot: Value, goes_on: Value
