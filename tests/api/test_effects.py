@@ -197,11 +197,8 @@ def cpu_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @effect("triton", "stator")
 def compiled_by_stator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels of a GPU are filed, and compiled, as those of another compiler."""
-    jobs: list[Any] = []
-    for name in ("triton", "stator"):
-        source = binaries.Source("k", "text", {}, ("cuda", 90, 32), Options(triton=name).triton)
-        jobs.append((source.job(0)["compiler"], source.key() if name == "stator" else ""))
-    assert [job[0] for job in jobs] == ["triton", "stator"] and jobs[1][1]
+    source = binaries.Source("k", "text", {}, ("cuda", 90, 32), Options(triton="stator").triton)
+    assert source.job(0)["compiler"] == "stator" and source.key().startswith("kernel-")
 
 
 @effect("verify", True)

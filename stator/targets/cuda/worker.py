@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import io
 import json
 import linecache
@@ -29,8 +30,8 @@ from typing import Any
 
 #: What is known of a pointer whose address is a multiple of 16.
 ALIGNED = [["tt.divisibility", 16]]
-#: The compiler that is stator's own.
-OWN = "stator"
+#: A compiler that is not Triton → the module that has it.
+COMPILERS = {"stator": "stator.tile.nvidia.generated"}
 #: The stage that gives what a driver loads, by the kind of device.
 BINARIES = {"cuda": "cubin", "hip": "hsaco"}
 #: What a server compiles before anybody asks for something.
@@ -45,10 +46,10 @@ SMALL = {
 
 def compile_kernel(job: Mapping[str, Any]) -> dict[str, Any]:
     """The binary of a job, in this process; raises what the compiler raises."""
-    if job.get("compiler") == OWN:
-        from stator.tile.nvidia.generated import compile_job  # which takes no Triton, and no torch
-
-        return compile_job(job)
+    if job.get("compiler") in COMPILERS:
+        made_by = importlib.import_module(COMPILERS[job["compiler"]])  # which takes no Triton, and no torch
+        found: dict[str, Any] = made_by.compile_job(job)
+        return found
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
