@@ -34,7 +34,6 @@ UNUSED = {
     "stator/inspect/statistics.py": "totals of this process, for users and for the benchmarks",
     "stator/kernel/evaluate.py": "the definition of the kernel IR, which tests run",
     "stator/kernel/parse.py": "reads what `text` prints, for tests and for people who edit it",
-    "stator/tile/gpu/pipeline.py": "the passes for GPUs, whose back end is not joined yet",
     "stator/tile/gpu/simulate/threads.py": "what tile IR with layouts means, which tests run",
 }
 
