@@ -42,8 +42,9 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     attrs.update({name: value for name, value in launch["options"].items() if name in known})
     asked = stages.Asked.of(compiled.module, compiled.name, stages.supported(architecture), hidden=True)
     made = stages.make(compiled.module, asked)
+    image = made.image if architecture // 10 == asked.architecture // 10 else stages.for_driver(made)
     return {
-        "image": made.image, "name": compiled.name, "shared": made.shared, "threads": 32 * made.warps,
+        "image": image, "name": compiled.name, "shared": made.shared, "threads": 32 * made.warps,
         "registers": made.registers, "spills": made.spills,
     }  # fmt: skip
 

@@ -93,7 +93,7 @@ def compiled(module: Module, asked: Asked) -> Made:
     made = make(module, asked)
     for stage in ("tgir", "ll", "ptx"):
         store.put(f"{key}.{stage}", made.texts[stage].encode())
-    kind = "ptx" if made.image == _for_driver(made.texts["ptx"]) else "cubin"
+    kind = "ptx" if made.image == for_driver(made) else "cubin"
     if kind == "cubin":
         store.put(f"{key}.cubin", made.image)
     store.put(f"{key}.json", json.dumps({"image": kind, **_facts(made)}).encode())
@@ -115,15 +115,19 @@ def make(module: Module, asked: Asked) -> Made:
     texts["ptx"] = _override(asked.name, "ptx") or ptx.ptx_of(texts["ll"], asked.architecture)
     assembled = ptx.assembled(texts["ptx"], asked.architecture)
     if assembled is None:
-        made = Made(_for_driver(texts["ptx"]), found.shared, asked.warps, -1, -1, texts)
+        made = Made(_ended(texts["ptx"]), found.shared, asked.warps, -1, -1, texts)
     else:
         made = Made(assembled.image, found.shared, asked.warps, assembled.registers, assembled.spills, texts)
     _dump(asked.name, made, None if assembled is None else assembled.image)
     return made
 
 
-def _for_driver(text: str) -> bytes:
-    """PTX as the driver takes it."""
+def for_driver(made: Made) -> bytes:
+    """Its PTX as the driver takes it."""
+    return _ended(made.texts["ptx"])
+
+
+def _ended(text: str) -> bytes:
     return text.encode() + b"\0"
 
 

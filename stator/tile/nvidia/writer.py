@@ -208,7 +208,8 @@ class Writer(Threads):
         known = step.lstrip("-").isdigit()
         if known or not signed:
             down = known and int(step) < 0
-            return m.compare(f"{kind}{'gt' if down else 'lt'}", type_, index, upper)
+            more = m.compare(f"{kind}{'gt' if down else 'lt'}", type_, index, upper)
+            return more if known else self.both(more, m.compare("ne", type_, step, "0"))
         rises = m.compare("sgt", type_, step, "0")
         return m.select(rises, "i1", m.compare("slt", type_, index, upper), m.compare("sgt", type_, index, upper))
 
