@@ -8,6 +8,7 @@
 
 #include "device.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-
 TEXTS = Path(__file__).with_name("texts.py")
 Launch = Callable[[Any], Any]
 
@@ -92,7 +91,6 @@ def cases() -> Iterator[Case]:
             b,
             lambda a=a, c=columns, p=weight, q=bias: torch.nn.functional.layer_norm(a, (c,), p, q),
         )
-    del x, y
     size = 4096
     left, right = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
     product = torch.empty_like(left)

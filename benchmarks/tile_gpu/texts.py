@@ -58,7 +58,7 @@ def matmul_kernel(
     a_ptrs = a + offs_m[:, None] * am + offs_k[None, :] * ak
     b_ptrs = b + offs_k[:, None] * bk + offs_n[None, :] * bn
     acc = tl.zeros((BM, BN), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BK)):
+    for k in range(tl.cdiv(K, BK)):
         left = tl.load(a_ptrs, mask=offs_k[None, :] < K - k * BK, other=0.0)
         right = tl.load(b_ptrs, mask=offs_k[:, None] < K - k * BK, other=0.0)
         acc = tl.dot(left, right, acc)

@@ -166,6 +166,12 @@ class Options:
         in_key=False,
     )
     recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, part=CAPTURE, low=1)
+    triton: str = option(
+        "triton",
+        "What compiles a GPU's kernels: 'triton', which is installed, or 'stator', its own compiler of that language.",
+        in_key=True,
+        choices=("triton", "stator"),
+    )
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
     cudagraphs: bool = option(
         False,
@@ -295,6 +301,10 @@ VARIABLES: Final = {
     "STATOR_TILE_CODE": "0: interpret Triton kernels instead of making machine code of them (stator.tile)",
     "STATOR_TILE_STRICT": "an error, not a warning, where a Triton kernel is interpreted (stator.tile)",
     "STATOR_TILE_PRINT_AUTOTUNING": "print what kernels' autotuning finds (stator.tile.autotune)",
+    "STATOR_TILE_DUMP": "folder for every stage of a kernel for a GPU (stator.tile)",
+    "STATOR_TILE_OVERRIDE": "folder of stages that take the place of those that are made (stator.tile)",
+    "STATOR_TILE_PASSES": "the kernel to print behind each pass for GPUs (stator.tile)",
+    "STATOR_PTXAS": "the assembler of kernels for GPUs; empty: the driver assembles (stator.tile)",
     "STATOR_SLOW_TENSORS": "read tensors through PyTorch's interface, not their memory (csrc/tensor.c)",
 }
 

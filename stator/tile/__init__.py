@@ -28,7 +28,7 @@ __all__ = [
 REFUSED = {
     "AsyncCompileMode": "kernels are compiled where they are launched",
     "FutureKernel": "kernels are compiled where they are launched",
-    "compile": "there is no code generation yet; `kernel.warmup(…)` gives a kernel's tile IR",
+    "compile": "kernels are compiled where they are launched; `kernel.warmup(…)` gives a kernel's tile IR",
 }
 
 

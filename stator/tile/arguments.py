@@ -163,7 +163,7 @@ def _region(name: str, value: Any) -> Region:
 
 
 def device_of(arguments: Mapping[str, Argument]) -> int | None:
-    """The GPU that all tensors among the arguments are on, or None if they are on the CPU; LaunchError if they differ."""
+    """The GPU that all tensors among the arguments are on, or None for the CPU; LaunchError if they differ."""
     places = {region.device: name for name, argument in arguments.items() for region in argument.regions}
     if len(places) > 1:
         said = [f"{name} on {'the CPU' if place is None else f'cuda:{place}'}" for place, name in places.items()]

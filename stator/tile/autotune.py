@@ -246,7 +246,7 @@ def autotune(
 ) -> Callable[[Any], Autotuner]:
     """Chooses a kernel's meta-parameters among configurations, by timing them."""
     if use_cuda_graph:
-        raise LaunchError("use_cuda_graph is not supported: kernels run on the CPU", "leave it out")
+        raise LaunchError("use_cuda_graph is not supported", "leave it out")
     if do_bench is None and (warmup is not None or rep is not None):
         times: dict[str, Any] = {"warmup": 25 if warmup is None else warmup, "rep": 100 if rep is None else rep}
         do_bench = functools.partial(default_bench, **times)

@@ -146,7 +146,7 @@ class JITFunction(jit_callable, KernelInterface):
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         launcher = self.launches.launcher
-        return super().__getitem__(grid) if launcher is None else launcher.bind(self, grid)  # type: ignore[no-any-return]
+        return super().__getitem__(grid) if launcher is None else launcher.bind(self, grid)
 
     def bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
         """The arguments of a launch by name, and its options."""

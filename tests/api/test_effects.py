@@ -39,7 +39,7 @@ from stator.capture import entry
 from stator.loop import verify
 from stator.runtime import arena, toolchain
 from stator.targets import typical
-from stator.targets.cuda import autotune
+from stator.targets.cuda import autotune, binaries
 from tests.codegen import tiled
 from tests.recording.fake import Recorder
 
@@ -192,6 +192,13 @@ def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def cpu_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = kernels(tmp_path, cpu_kernels="c")
     assert "stdint.h" in plain and plain != kernels(tmp_path)
+
+
+@effect("triton", "stator")
+def compiled_by_stator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of a GPU are filed, and compiled, as those of another compiler."""
+    source = binaries.Source("k", "text", {}, ("cuda", 90, 32), Options(triton="stator").triton)
+    assert source.job(0)["compiler"] == "stator" and source.key().startswith("kernel-")
 
 
 @effect("verify", True)

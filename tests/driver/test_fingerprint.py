@@ -95,6 +95,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "numerics": {"options": Options(numerics="fast")},
     "threads": {"options": Options(threads=3)},
     "cpu_kernels": {"options": Options(cpu_kernels="c")},
+    "triton": {"options": Options(triton="stator")},
     "eager_random": {"options": Options(eager_random=True)},
     "compiler": {"options": Options(compiler="clang++")},
     "budget": {"options": Options(activation_memory_budget=0.5)},

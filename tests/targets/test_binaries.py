@@ -113,7 +113,7 @@ def test_a_kernel_has_the_functions_that_it_calls() -> None:
 
 
 def test_the_key_is_all_that_the_binary_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "compiler", lambda: "triton 3")
+    monkeypatch.setattr(binaries, "compiler", lambda *_: "triton 3")
     first, second = sources(unit(1000, 2000))
     alone, _ = sources(unit(1000, 500))
     assert first.key() == alone.key() != second.key()
@@ -123,7 +123,7 @@ def test_the_key_is_all_that_the_binary_depends_on(monkeypatch: pytest.MonkeyPat
         Source(first.name, first.text, {**first.launch, "options": {"num_warps": 8}}, TARGET),
     ]
     keys = {first.key(), *[other.key() for other in others]}
-    monkeypatch.setattr(binaries, "compiler", lambda: "triton 4")
+    monkeypatch.setattr(binaries, "compiler", lambda *_: "triton 4")
     assert len(keys | {first.key()}) == 5
 
 
@@ -225,7 +225,7 @@ def test_a_worker_that_dies_takes_nothing_with_it(
 
 def test_units_carry_the_keys_of_their_binaries(hopper: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     begun: list[tuple[str, str]] = []
-    monkeypatch.setattr(binaries, "compiler", lambda: "triton 3")
+    monkeypatch.setattr(binaries, "compiler", lambda *_: "triton 3")
     monkeypatch.setattr(toolchain, "begin", lambda source, key, store, way, remark: begun.append((source.name, remark)))
     options = Options(cache_dir=str(tmp_path))
     (made,) = toolchain.building(options).begin([unit(1000, 2000)], "cuda:0", {"second": "model.py:7: add"})
@@ -248,7 +248,7 @@ def test_a_binary_is_loaded_once_for_a_device(monkeypatch: pytest.MonkeyPatch, s
         loads.append((name, device))
         return 0x1000 + len(loads), 0x50 + device
 
-    monkeypatch.setattr(binaries, "compiler", lambda: "triton 3")
+    monkeypatch.setattr(binaries, "compiler", lambda *_: "triton 3")
     monkeypatch.setattr(toolchain, "_functions", {})
     monkeypatch.setattr(toolchain.driver, "load", load)
     monkeypatch.setattr(toolchain, "binary", lambda source, *rest: Binary(b"", source.name, 7, 64))

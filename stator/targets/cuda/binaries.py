@@ -29,7 +29,8 @@ from stator.base.store import Store, key_of
 from stator.targets.cuda import worker
 from stator.targets.cuda.workers import Answer, Target, WorkerDied, workers
 
-COMPILER = "triton"
+#: What compiles kernels: the installed Triton, or the tile language's own compiler.
+COMPILER, OWN = "triton", "stator"
 ANYWHERE, WIDE, ROUND = 1, 2, 4
 #: Names of variables that may change the code that Triton makes, and are of none that only say where files are.
 VARIABLES = re.compile(r"(TRITON|PTXAS|DISABLE|LLVM|MLIR|NVPTX|AMDGCN|USE_IR)_(?!(CACHE_DIR|HOME|DUMP_DIR|INTERPRET)$)")
@@ -75,17 +76,19 @@ class Source:
     text: str
     launch: Mapping[str, Any]
     target: Target
+    compiler: str = COMPILER
 
     def key(self) -> str:
         """Under what its alternatives are filed."""
         told = sorted(self.launch.items()), sorted(worker.OPTIONS[self.target[0]].items())
-        return "kernel-" + key_of(self.text, told, self.target, compiler())
+        return "kernel-" + key_of(self.text, told, self.target, compiler(self.compiler))
 
     def job(self, alternative: int) -> dict[str, Any]:
         """What a worker is told."""
         asked = {"anywhere": ANYWHERE, "wide": WIDE, "round": ROUND}
         flags = {name: bool(alternative & flag) for name, flag in asked.items()}
-        return {"name": self.name, "text": self.text, "launch": dict(self.launch), "target": self.target, **flags}
+        told = {"name": self.name, "text": self.text, "launch": dict(self.launch), "target": self.target}
+        return {**told, "compiler": self.compiler, **flags}
 
 
 def launches(text: str) -> dict[str, Mapping[str, Any]]:
@@ -111,14 +114,29 @@ def texts(text: str, names: Sequence[str]) -> dict[str, str]:
 
 
 @cache
-def compiler() -> str:
+def compiler(name: str = COMPILER) -> str:
     """Which compiler it is and what it is told by the environment; CompilerMissing where there is none."""
+    return _own() if name == OWN else _installed()
+
+
+def _installed() -> str:
+    """The installed Triton."""
     found = find_spec(COMPILER)
     if found is None or found.origin is None:
         raise CompilerMissing(COMPILER, f"it comes with PyTorch for this device: pip install {COMPILER}")
     version = re.search(r"__version__ = (.*)", Path(found.origin).read_text(encoding="utf-8"))
     told = {name: value for name, value in sorted(os.environ.items()) if VARIABLES.match(name)}
     return f"{COMPILER} {version.group(1) if version else found.origin} {told}"
+
+
+def _own() -> str:
+    """stator's own, by its files, and LLVM."""
+    found = find_spec("llvmlite")
+    if found is None or found.origin is None:
+        raise CompilerMissing("llvmlite", "stator's own compiler for GPUs needs it: pip install stator[tile]")
+    version = (Path(found.origin).parent / "_version.py").read_text(encoding="utf-8")
+    files = sorted(Path(__file__).parents[2].joinpath("tile").rglob("*.py"))
+    return f"{OWN} {key_of(version, *[file.read_bytes() for file in files])}"
 
 
 #: Binaries on their way to the store, and errors that nobody has asked for yet.
@@ -137,7 +155,7 @@ def begin(source: Source, key: str, store: Store, alternative: int = 0, remark: 
             _remarks[key] = remark
         if place in _pending or store.path(entry) is not None:
             return
-        compiler()
+        compiler(source.compiler)
         take = partial(_file, place, store)
         _pending[place] = workers(source.target).submit(source.job(alternative), take)
 

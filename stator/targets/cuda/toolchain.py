@@ -37,10 +37,11 @@ WAIT = 100_000
 class Compiling:
     """What workers compile beside their caller; a launch that needs a binary waits for that alone."""
 
-    __slots__ = ("_store",)
+    __slots__ = ("_compiler", "_store")
 
     def __init__(self, options: Options) -> None:
         self._store = open_store(options)
+        self._compiler = options.triton
 
     def expect(self, device: str) -> None:
         """Have the processes there that will compile for a device."""
@@ -50,7 +51,7 @@ class Compiling:
         """Have the kernels of units compiled; the same with the keys of their binaries."""
         found = []
         for unit in units:
-            sources = _sources(unit, number(device))
+            sources = _sources(unit, number(device), self._compiler)
             keys = [source.key() for source in sources]
             longest = sorted(zip(sources, keys, strict=True), key=lambda pair: -len(pair[0].text))
             for source, key in longest:  # what takes long starts first, so that nothing waits for it alone
@@ -74,13 +75,13 @@ def building(options: Options) -> Compiling:
 def load(units: Sequence[Unit], device: str, options: Options) -> dict[str, Kernel]:
     """The kernels of texts, for a device."""
     store = open_store(options)
-    return {name: kernel for unit in units for name, kernel in _kernels(unit, number(device), store)}
+    return {name: kernel for unit in units for name, kernel in _kernels(unit, number(device), store, options)}
 
 
-def _kernels(unit: Unit, device: int, store: Store) -> Iterator[tuple[str, Kernel]]:
+def _kernels(unit: Unit, device: int, store: Store, options: Options) -> Iterator[tuple[str, Kernel]]:
     from stator._native import device_kernel  # needs torch, which this package does not
 
-    sources = _sources(unit, device)
+    sources = _sources(unit, device, options.triton)
     keys = unit.library.split() or [source.key() for source in sources]
     for source, key in zip(sources, keys, strict=True):
         launch = source.launch
@@ -89,10 +90,10 @@ def _kernels(unit: Unit, device: int, store: Store) -> Iterator[tuple[str, Kerne
         yield source.name, device_kernel(source.name, *geometry, device, driver.launching(), build, driver.refused)
 
 
-def _sources(unit: Unit, device: int) -> list[Source]:
+def _sources(unit: Unit, device: int, compiler: str) -> list[Source]:
     """The kernels of a unit, each for itself."""
     found, known, chosen = texts(unit.source, unit.kernels), launches(unit.source), target(device)
-    return [Source(name, found[name], known[name], chosen) for name in unit.kernels]
+    return [Source(name, found[name], known[name], chosen, compiler) for name in unit.kernels]
 
 
 def _loaded(

@@ -3,7 +3,8 @@
 Run as a program, by its path, it imports Triton and compiles something small, so that all is in memory, and then
 forks a worker for each connection that it is sent; a worker compiles what comes from its connection, one kernel after
 the other. Both end when the other end is closed. Nothing of stator is imported, nor torch, so a worker is there within
-half a second; the server has one thread whenever it forks.
+half a second (only a worker that compiles by stator's own compiler imports that); the server has one thread whenever
+it forks.
 A job is a dict of plain data: `text` and `name` of a kernel, its launch (see `toolchain.py`), the target and which
 alternative of it is asked for. The answer is a dict as well: the binary and what is known of it, or `error`.
 Neighbours: `workers.py` is the other end, and calls `compile_kernel` itself where no process can.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import io
 import json
 import linecache
@@ -28,6 +30,8 @@ from typing import Any
 
 #: What is known of a pointer whose address is a multiple of 16.
 ALIGNED = [["tt.divisibility", 16]]
+#: A compiler that is not Triton → the module that has it.
+COMPILERS = {"stator": "stator.tile.nvidia.generated"}
 #: The stage that gives what a driver loads, by the kind of device.
 BINARIES = {"cuda": "cubin", "hip": "hsaco"}
 #: What the compiler is told of every kernel whose launch says nothing else: functions of libdevice take and give
@@ -45,7 +49,11 @@ SMALL = {
 
 
 def compile_kernel(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The binary of a job, in this process; raises what Triton raises."""
+    """The binary of a job, in this process; raises what the compiler raises."""
+    if job.get("compiler") in COMPILERS:
+        made_by = importlib.import_module(COMPILERS[job["compiler"]])  # which takes no Triton, and no torch
+        found: dict[str, Any] = made_by.compile_job(job)
+        return found
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
@@ -130,8 +138,10 @@ def work(connection: Connection) -> None:
 
 def prepare(target: Sequence[Any]) -> None:
     """Have all in memory that compiling for a target takes."""
-    from triton import knobs
-
+    try:
+        from triton import knobs
+    except ModuleNotFoundError:  # jobs say which compiler is to take them
+        return
     knobs.nvidia.dump_ptxas_log = True
     answer({**SMALL, "target": tuple(target)})
     gc.collect()

@@ -88,7 +88,7 @@ def launcher_of(launches: Launches) -> Any:
 
 
 def places_of(captured: Mapping[Any, Any]) -> tuple[tuple[Any, str, Any], ...] | None:
-    """Where the names are that a kernel's text has seen: (dict or cell, name, value) each, or None if some are elsewhere."""
+    """Where the names are that a kernel's text has seen: (dict or cell, name, value) each; None if not all are."""
     found: list[tuple[Any, str, Any]] = []
     for source, name in captured:
         places = source.places(name)

@@ -18,6 +18,7 @@ from stator.tile.ir.core import Module
 
 try:
     from stator.tile.cpu.launch import Kernel
+    from stator.tile.nvidia.launch import Kernel as DeviceKernel
 except ModuleNotFoundError as error:
     if error.name is None or error.name.split(".")[0] != "llvmlite":
         raise
@@ -65,10 +66,8 @@ def gpu_code_of(module: Module, name: str, device: int) -> MachineCode | None:
         return None
     if not HAS_LLVM:
         raise CodeRefused(f"{name} cannot run on a GPU: code needs llvmlite (pip install llvmlite)")
-    from stator.tile.nvidia.launch import Kernel as GPUKernel
-
     try:
-        return GPUKernel(module, name, device)
+        return DeviceKernel(module, name, device)
     except Refused as refused:
         raise CodeRefused(f"{name} cannot run on a GPU: no code for {refused}") from refused
 

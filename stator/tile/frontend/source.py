@@ -76,7 +76,7 @@ class Source:
             return _ABSENT
 
     def places(self, name: str) -> tuple[Any, ...] | None:
-        """Where the name is looked for: the variable's cell, or dicts, of which the last one has it. None if nowhere."""
+        """Where the name is looked for: the variable's cell, or dicts, the last of which has it; None if nowhere."""
         if self.is_enclosed(name):
             return ((self.function.__closure__ or ())[self.function.__code__.co_freevars.index(name)],)
         names = self.function.__globals__

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stator.tile.gpu.buffers import COPIES, READS, WRITES, Bytes, bytes_of, owners, scratch_of
-from stator.tile.gpu.operators import builder
 from stator.tile.ir.core import Block, Function, Operation
 
 
@@ -52,7 +51,7 @@ def insert_barriers(function: Function) -> None:
 
 class _Inserter:
     def __init__(self, function: Function) -> None:
-        self.function, self.owners = function, owners(function)
+        self.owners = owners(function)
 
     def touched(self, operation: Operation, table: Mapping[str, tuple[int, ...]]) -> _Touched:
         places = table.get(operation.op, ())
@@ -65,14 +64,10 @@ class _Inserter:
             if self.conflict(operation, since):
                 since = since.passed()
                 if insert:
-                    self.insert(block, operation)
+                    barrier = Operation("barrier", (), {}, location=operation.location)
+                    block.operations.insert(block.operations.index(operation), barrier)
             since = self.after(operation, since, insert)
         return since
-
-    def insert(self, block: Block, before: Operation) -> None:
-        place = builder(self.function, Block())
-        place.emit("barrier")
-        block.operations[block.operations.index(before) : block.operations.index(before)] = place.block.operations
 
     def conflict(self, operation: Operation, since: _Since) -> bool:
         reads = self.touched(operation, READS)

@@ -33,6 +33,8 @@ from stator.tile.layouts.memory import Shared, swizzled
 #: Bytes that a copy moves at once: at least four.
 COPY_BYTES = 4
 _PRODUCTS = frozenset(["mma", "dot"])
+#: Operators beside elementwise ones through which a load may come to a product.
+_PASSING = frozenset(["convert_layout", "permute", "reshape"])
 
 
 @dataclass
@@ -57,13 +59,13 @@ def _blocks(function: Function, block: Block, num_stages: int) -> None:
         stages = operation.attrs.get("stages") or num_stages
         if operation.op == "for" and stages > 1:
             flow = Flow(function)
-            if _may_run_ahead(operation, flow):
+            if _may_run_ahead(operation, flow, stages):
                 loop = _Loop(function, block, operation, flow, stages)
                 if loop.copied:
                     loop.rewrite()
 
 
-def _may_run_ahead(loop: Operation, flow: Flow) -> bool:
+def _may_run_ahead(loop: Operation, flow: Flow, stages: int) -> bool:
     """Whether loads may be done turns ahead: nothing in the loop writes what they may read, and it counts upwards."""
     (body,) = loop.regions
     if not any(operation.op in _PRODUCTS for operation in body.operations):
@@ -74,7 +76,10 @@ def _may_run_ahead(loop: Operation, flow: Flow) -> bool:
         if effects_of(operation, GPU_OPERATORS) & {"writes", "syncs", "prints"}:
             return False
     step = flow.made.get(loop.operands[2])
-    return step is not None and step.op == "constant" and step.attrs["value"] > 0
+    counter = loop.operands[0].type.element
+    assert isinstance(counter, DType)
+    known = step is not None and step.op == "constant"
+    return known and step is not None and 0 < step.attrs["value"] * (stages - 1) <= counter.high
 
 
 class _Loop:
@@ -109,17 +114,16 @@ class _Loop:
 
     def feeds_products(self, value: Value) -> bool:
         """Whether a product takes it, be it in another layout, dtype or order."""
-        for use in self.flow.uses.get(value, ()):
-            if use.op in _PRODUCTS:
-                return value in use.operands[:2]
-            if use.op == "local_store" and any(
-                other.op in _PRODUCTS for other in self.flow.uses.get(use.operands[0], ())
-            ):
-                return True
-            row = GPU_OPERATORS[use.op]
-            passes = row.elementwise or use.op in ("convert_layout", "permute", "reshape")
-            if passes and any(self.feeds_products(result) for result in use.results):
-                return True
+        stack, seen = [value], {value}
+        while stack:
+            current = stack.pop()
+            for use in self.flow.uses.get(current, ()):
+                passes = GPU_OPERATORS[use.op].elementwise or use.op in _PASSING
+                fresh = list(use.results) if passes else [use.operands[0]] if use.op == "local_store" else []
+                if use.op in _PRODUCTS and current in use.operands[:2]:
+                    return True
+                stack += [v for v in fresh if v not in seen]
+                seen.update(fresh)
         return False
 
     def slice(self, values: Sequence[Value]) -> tuple[list[Operation], list[int]] | None:
@@ -164,9 +168,7 @@ class _Loop:
             builder.emit("barrier")
             self.read(builder, reading)
             (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
-            (left,) = builder.emit("sub", [self.loop.operands[1], self.body.args[0]])
-            (goes_on,) = builder.emit("lt", [reach, left])
-            (turn,) = builder.emit("add", [self.body.args[0], reach])
+            turn, goes_on = self.later(builder, self.body.args[0], reach)
             following = self.fill(builder, turn, extra, filling, goes_on)
             yields = self.body.operations[-1].operands
             steps = [self.stepped(builder, slot) for slot in (reading, filling)]
@@ -186,34 +188,35 @@ class _Loop:
             (copied.slots,) = builder.emit("local_alloc", [], {"type": slots}, location=copied.load.location)
         lower, upper, step = self.loop.operands[:3]
         values = [self.loop.operands[3 + position] for position in self.needed[1]]
-        turn = lower
+        turn, (goes_on,) = lower, builder.emit("lt", [lower, upper])
         for number in range(self.stages - 1):
-            (goes_on,) = builder.emit("lt", [turn, upper])
             slot = self.number(builder, number, Type(I32), self.loop)
             values = self.fill(builder, turn, values, slot, goes_on)
-            (turn,) = builder.emit("add", [turn, step])
+            before = goes_on
+            turn, goes_on = self.later(builder, turn, step)
+            (goes_on,) = builder.emit("and", [before, goes_on])
         return values
+
+    def later(self, builder: IRBuilder, turn: Value, reach: Value) -> tuple[Value, Value]:
+        """A later turn's number, and whether there is such a turn: a number that has wrapped around is none."""
+        (number,) = builder.emit("add", [turn, reach])
+        (grows,) = builder.emit("lt", [turn, number])
+        (inside,) = builder.emit("lt", [number, self.loop.operands[1]])
+        return number, builder.emit("and", [grows, inside])[0]
 
     def fill(
         self, builder: IRBuilder, turn: Value, values: Sequence[Value], slot: Value, goes_on: Value
     ) -> list[Value]:
-        """The copies of a turn, if there is one, as one group; gives the values that it carries to the next one."""
+        """The copies of a turn as one group, of nothing if there is no such turn; gives what it carries to the next.
+
+        Masks say whether there is one, and no branch: so the back end may mix copies with products.
+        """
         names = {self.body.args[0]: turn}
         names |= {self.body.args[1 + position]: value for position, value in zip(self.needed[1], values, strict=True)}
         last = self.body.operations[-1]
-        carried = self.slice([last.operands[position] for position in self.needed[1]])
-        assert carried is not None
-        self.clone(builder, carried[0], names)
-        region, inner = builder.block_of([]), dict(names)
-        with builder.inside(region):
-            self.clone(builder, [o for o in self.needed[0] if o.results[0] not in names], inner)
-            for copied in self.copied:
-                self.copy(builder, copied, inner, slot)
-            builder.emit("yield", [])
-        nothing = builder.block_of([])
-        with builder.inside(nothing):
-            builder.emit("yield", [])
-        builder.emit("if", [goes_on], {}, [region, nothing])
+        self.clone(builder, self.needed[0], names)
+        for copied in self.copied:
+            self.copy(builder, copied, names, slot, goes_on)
         builder.emit("async_commit")
         ends = [last.operands[position] for position in self.needed[1]]
         return [names.get(value, value) for value in ends]
@@ -224,12 +227,17 @@ class _Loop:
             made = builder.emit(operation.op, operands, operation.attrs, location=operation.location)
             names.update(zip(operation.results, made, strict=True))
 
-    def copy(self, builder: IRBuilder, copied: _Copied, names: dict[Value, Value], slot: Value) -> None:
+    def copy(self, builder: IRBuilder, copied: _Copied, names: dict[Value, Value], slot: Value, goes_on: Value) -> None:
+        load = copied.load
         assert copied.slots is not None
         (place,) = builder.emit("local_index", [copied.slots, slot])
-        operands = [names.get(operand, operand) for operand in copied.load.operands]
-        attrs = {name: copied.load.attrs[name] for name in ("cache", "eviction", "vector")}
-        builder.emit("async_copy", [place, *operands], attrs, location=copied.load.location)
+        pointers, *masks = [names.get(operand, operand) for operand in load.operands[:2]]
+        shape, layout = pointers.type.shape, layout_of(pointers.type)
+        (mask,) = builder.emit("splat", [goes_on], {"shape": shape, "layout": layout}, location=load.location)
+        if masks:
+            (mask,) = builder.emit("and", [masks[0], mask], location=load.location)
+        attrs = {name: load.attrs[name] for name in ("cache", "eviction", "vector")}
+        builder.emit("async_copy", [place, pointers, mask], attrs, location=load.location)
 
     def read(self, builder: IRBuilder, slot: Value) -> None:
         """The body's operations, with loads from the slot of the turn in place of those from global memory."""

@@ -21,6 +21,8 @@ from stator.tile.layouts.blocked import blocked
 from stator.tile.layouts.linear import LANES, Layout, LayoutError
 
 _ROUNDS = 4
+#: Elementwise operations, one on the other, up to which a tile is computed where it is needed.
+DEPTH = 64
 #: Bytes of a row that may be loaded by more threads than one, and of what each of them has of it.
 ROW_BYTES, THREAD_BYTES = 4096, 64
 
@@ -68,6 +70,7 @@ class Preferences:
         self.coalescing, self.products, self.warps = coalescing, products, warps
         self.found: dict[Value, Preference] = {}
         self.combined: dict[int, Layout] = {}
+        self.depths: dict[Value, int] = {}  # how many elementwise operations a value is of
         self.block(function.body)
         self.flow = Flow(function)
         for operation in function.body.walk():
@@ -123,8 +126,18 @@ class Preferences:
             case "split":
                 self.split(operation)
             case op if OPERATORS[op].elementwise or op == "inline_asm":
-                for result in operation.results:
-                    self.prefer(result, self.strongest(operation.operands))
+                self.elementwise(operation)
+
+    def elementwise(self, operation: Operation) -> None:
+        """As the operands; what comes of many operations on tiles that prefer nothing is somewhere in between."""
+        preference = self.strongest(operation.operands)
+        depth = 1 + max([self.depths.get(operand, 0) for operand in operation.operands])
+        for result in operation.results:
+            if preference is None and depth > DEPTH:
+                self.home(result, None)
+                continue
+            self.depths[result] = depth
+            self.prefer(result, preference)
 
     def of_gathered(self, operation: Operation) -> Layout:
         if operation.op == "gather":
@@ -146,6 +159,7 @@ class Preferences:
         uneven = operation.op == "cat" and operation.operands[0].type.shape != operation.operands[1].type.shape
         layout = None if preference is None or uneven else FORWARD[operation.op](operation, preference.layout)
         found = None if layout is None or preference is None else Preference(layout, preference.strength)
+        self.depths[operation.result] = max([self.depths.get(operand, 0) for operand in operation.operands])
         self.prefer(operation.result, found)
 
     def split(self, operation: Operation) -> None:
@@ -225,7 +239,8 @@ class Preferences:
         members = self.alike(loaded)
         if members is None:
             return
-        wanted = {layout for member in members for layout in self.wanted(member, members)}
+        known: dict[Value, set[Layout | None]] = {}
+        wanted = {layout for member in members for layout in self.wanted(member, members, known)}
         if len(wanted) != 1:
             return
         (layout,) = wanted
@@ -253,24 +268,29 @@ class Preferences:
                 stack += fresh
         return members
 
-    def wanted(self, value: Value, members: set[Value]) -> set[Layout | None]:
+    def wanted(self, value: Value, members: set[Value], known: dict[Value, set[Layout | None]]) -> set[Layout | None]:
         """The layouts in which a value is needed by others than `members`; None of one that is not known."""
-        found: set[Layout | None] = set()
-        for use in self.flow.uses.get(value, ()):
-            if any(result in members for result in use.results):
-                continue
-            match use.op:
-                case "load" | "store" | "atomic_rmw" | "atomic_cas":
-                    found.add(self.coalescing.layout(use))
-                case op if op in BACKWARD:
-                    later = {layout for result in use.results for layout in self.wanted(result, members)}
-                    found |= {None if layout is None else BACKWARD[op](use, layout) for layout in later}
-                case op if OPERATORS[op].elementwise and use.results[0] in self.found:
-                    found.add(self.found[use.results[0]].layout)
-                case op if OPERATORS[op].elementwise:
-                    found |= self.wanted(use.results[0], members)
-                case "reduce" | "scan" | "sort":
-                    found.add(self.combined[id(use)])
-                case _:
-                    found.add(None)
-        return found
+        if value not in known:
+            found: set[Layout | None] = set()
+            for use in self.flow.uses.get(value, ()):
+                if not any(result in members for result in use.results):
+                    found |= self.wanted_by(use, members, known)
+            known[value] = found
+        return known[value]
+
+    def wanted_by(
+        self, use: Operation, members: set[Value], known: dict[Value, set[Layout | None]]
+    ) -> set[Layout | None]:
+        match use.op:
+            case "load" | "store" | "atomic_rmw" | "atomic_cas":
+                return {self.coalescing.layout(use)}
+            case op if op in BACKWARD:
+                later = {layout for result in use.results for layout in self.wanted(result, members, known)}
+                return {None if layout is None else BACKWARD[op](use, layout) for layout in later}
+            case op if OPERATORS[op].elementwise and use.results[0] in self.found:
+                return {self.found[use.results[0]].layout}
+            case op if OPERATORS[op].elementwise:
+                return self.wanted(use.results[0], members, known)
+            case "reduce" | "scan" | "sort":
+                return {self.combined[id(use)]}
+        return {None}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple, TypeAlias
 
@@ -75,6 +76,7 @@ class ThroughShared:
 Conversion: TypeAlias = Nothing | Registers | Shuffles | ThroughShared
 
 
+@lru_cache(maxsize=1024)
 def plan_conversion(source: Layout, target: Layout, itemsize: int) -> Conversion:
     """The cheapest way. `itemsize` is in bytes: those of a tile of i1 are 1."""
     if source == target:

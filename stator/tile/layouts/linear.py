@@ -91,6 +91,13 @@ class Layout:
             raise LayoutError(f"{self} does not hold every element")
 
     @cached_property
+    def _hash(self) -> int:
+        return hash((self.shape, self.register, self.lane, self.warp))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
     def bases(self) -> tuple[Base, ...]:
         """All bases: those of registers, of lanes, of warps."""
         return self.register + self.lane + self.warp
@@ -236,8 +243,12 @@ class Layout:
         return Layout(shape, (*self.register, (self.shape[0], *[0] * (self.rank - 1))), self.lane, self.warp)
 
     def __str__(self) -> str:
-        parts = [f"{name} {_bases_text(part)}".rstrip() for name, part in
-                 (("register", self.register), ("lane", self.lane), ("warp", self.warp))]  # fmt: skip
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        named = (("register", self.register), ("lane", self.lane), ("warp", self.warp))
+        parts = [f"{name} {_bases_text(part)}".rstrip() for name, part in named]
         return f"{shape_text(self.shape)}: {'; '.join(parts)}"
 
 

@@ -52,6 +52,13 @@ class Shared:
             raise LayoutError(f"padding is a power of two and a number of elements, not {self.padding}")
 
     @cached_property
+    def _hash(self) -> int:
+        return hash((self.shape, self.offset, self.padding))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
     def columns(self) -> tuple[int, ...]:
         return tuple([flat(self.shape, base) for base in self.offset])
 
@@ -88,6 +95,10 @@ class Shared:
         return Shared(tuple([self.shape[axis] for axis in order]), offset, self.padding)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         bases = " ".join([".".join(map(str, base)) for base in self.offset])
         padding = f"; padding {self.padding[0]} {self.padding[1]}" if self.padding[0] else ""
         return f"{shape_text(self.shape)}: offset {bases}".rstrip() + padding

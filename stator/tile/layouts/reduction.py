@@ -8,6 +8,7 @@ Neighbours: `linear` has layouts; `gpu.scratch` says how much memory that takes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from stator.tile.layouts.bits import Span
@@ -31,6 +32,7 @@ class Reduction:
         return 1 << len(self.warps)
 
 
+@lru_cache(maxsize=1024)
 def plan_reduction(layout: Layout, axis: int) -> Reduction:
     """The plan of a layout each of whose bases is along the axis or not; LayoutError where one is both."""
     others = [i for i in range(layout.rank) if i != axis]

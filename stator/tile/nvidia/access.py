@@ -1,13 +1,15 @@
 """Global memory: loads and stores of as many elements at once as lie side by side, and atomics.
 
-So many of a thread's registers in a row are one access as the operation says (`stator.tile.gpu.coalesce`). Accesses are instructions of PTX with a predicate for the mask, so
-that nothing branches. Of threads that hold the same element one stores it.
+So many of a thread's registers in a row are one access as the operation says (`stator.tile.gpu.coalesce` has found
+that). Accesses are instructions of PTX with a predicate for the mask, so that nothing branches.
+Of threads that hold the same element one stores it.
 Neighbours: `kernel` calls these for its operations, `threads` has registers and words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from stator.tile.cpu.casts import memory, pack, register, unpack
 from stator.tile.ir.core import Operation, Value
@@ -48,7 +50,7 @@ def _to_words(w: Writer, element: Element, values: Sequence[str]) -> list[str]:
 
 def _from_words(w: Writer, element: Element, words: Sequence[str], count: int) -> list[str]:
     type_ = memory(element)
-    number, bits = _words(element, count)
+    _, bits = _words(element, count)
     given = [w.m.convert("trunc", "i16", "i8", word) for word in words] if bits == 8 else words
     whole, vector = w.vector(f"i{bits}", given)
     kind = type_ if count == 1 else f"<{count} x {type_}>"
@@ -215,9 +217,12 @@ def atomic_cas(w: Writer, o: Operation) -> Results:
     return _atomic(w, o, None, change)
 
 
-def _atomic(w: Writer, o: Operation, mask: Registers | None, change: object) -> Results:
+def _at(w: Writer, change: Callable[[int, str], str], register_: int, pointer: str) -> str:
+    return change(register_, w.code.value(f"inttoptr i64 {pointer} to ptr addrspace(1)"))
+
+
+def _atomic(w: Writer, o: Operation, mask: Registers | None, change: Callable[[int, str], str]) -> Results:
     """Once for each element, by one of the threads that hold it, which tells the others what was there."""
-    assert callable(change)
     pointers, places, element = w.get(o.operands[0]), w.places(o.operands[0]), pointee(o.operands[0])
     w.before_access(o)
     ordered = o.attrs["sem"] != "relaxed"
@@ -227,8 +232,8 @@ def _atomic(w: Writer, o: Operation, mask: Registers | None, change: object) -> 
     found: dict[int, str] = {}
     for first in places.first:
         guard = w.both(alone, mask[first] if mask else "true")
-        found[first] = w.guarded(guard, register(element), w.zero(element), lambda at=first: change(
-            at, w.code.value(f"inttoptr i64 {pointers[at]} to ptr addrspace(1)")))  # fmt: skip
+        write = partial(_at, w, change, first, pointers[first])
+        found[first] = w.guarded(guard, register(element), w.zero(element), write)
     values = [found[places.at[each]] for each in places.elements]
     if places.alone and w.is_used(o.results[0]):
         return [through_memory(w, element, values, places, places, once=True)]

@@ -1,4 +1,4 @@
-"""From tile IR to tile IR with layouts, by the passes of `stator.tile.gpu`, and its layouts as a thread's code wants them.
+"""From tile IR to that with layouts, by the passes of `stator.tile.gpu`, and the layouts as a thread's code wants them.
 
 Neighbours: `stages` keeps the text; `writer` goes through the function.
 """
@@ -31,7 +31,7 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True)
 class Assigned:
-    """A function of tile IR whose tiles have layouts, its text, and the bytes of shared memory that passes have placed."""
+    """A function of tile IR with layouts, its text, and the shared memory that passes have placed, in bytes."""
 
     function: Function
     layouts: Callable[[Value], Places]

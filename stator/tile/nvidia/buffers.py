@@ -16,7 +16,7 @@ from stator.tile.ir.types import DType, Element
 from stator.tile.layouts.access import Access, Matrices, plan_access, plan_matrices
 from stator.tile.layouts.conversion import ThroughShared, plan_conversion
 from stator.tile.layouts.linear import Layout
-from stator.tile.layouts.shared import Shared
+from stator.tile.layouts.memory import Shared
 from stator.tile.nvidia.access import global_load
 from stator.tile.nvidia.exchange import fetch
 from stator.tile.nvidia.threads import SHARED

@@ -12,6 +12,7 @@ from stator.tile.cpu import elementwise as shared
 from stator.tile.cpu.casts import register
 from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.operators import OPERATORS
+from stator.tile.ir.rules import dtype_of
 from stator.tile.ir.types import DType, Element, Pointer
 from stator.tile.nvidia import externs, formulas
 from stator.tile.nvidia.exchange import fetch
@@ -104,9 +105,7 @@ def addptr(w: Writer, o: Operation) -> Results:
 
 @operation("extern")
 def extern(w: Writer, o: Operation) -> Results:
-    types = [operand.type.element for operand in o.operands]
-    result = o.results[0].type.element
-    assert isinstance(result, DType) and all(isinstance(type_, DType) for type_ in types)
+    types, result = [dtype_of(operand.type) for operand in o.operands], dtype_of(o.results[0].type)
     return _each(w, o, lambda *a: externs.extern(w.m, o.attrs["symbol"], types, result, a, o.location))
 
 

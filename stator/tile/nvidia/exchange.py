@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from stator.tile.cpu.casts import register
 from stator.tile.ir.types import Element
 from stator.tile.layouts.bits import Span
-from stator.tile.nvidia.places import LANES, Places, combined
+from stator.tile.layouts.bits import apply as combined
+from stator.tile.layouts.linear import LANES
+from stator.tile.nvidia.places import Places
 from stator.tile.nvidia.threads import Threads, padded_size
 
 #: More shuffles than this for a register of the result cost more than shared memory.

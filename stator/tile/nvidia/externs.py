@@ -14,7 +14,7 @@ from stator.tile.cpu.casts import cast, register
 from stator.tile.cpu.code import Maker
 from stator.tile.ir.core import Location
 from stator.tile.ir.types import F64, I64, U64, DType
-from stator.tile.nvidia import doubles, formulas
+from stator.tile.nvidia import doubles, formulas, powers
 
 #: A fast function → the one that it is.
 _FAST = {"fast_tanf": "tan", "fast_exp10f": "exp10", "fast_log10f": "log10", "fast_powf": "pow"}
@@ -42,16 +42,16 @@ def extern(
         return formulas.ROWS[_OPERATORS[name]](m, dtype, {}, *args)
     if name == "pow" and types[1] != dtype:
         return formulas.in_double(m, name, dtype, args[0], cast(m, types[1], dtype, "rtne", args[1]))
-    if name in doubles.FUNCTIONS:
+    if name in powers.FUNCTIONS:
         return formulas.in_double(m, name, dtype, *args)
     if name in ("rhypot", "rnorm3d", "rnorm4d"):
         return _reciprocal_length(m, dtype, args)
     match = _DIRECTED.fullmatch(symbol)
     if match is not None:
-        return _directed(m, *match.groups(), dtype, args)
+        return _directed(m, match[1], match[2], dtype, args)
     match = _CONVERTS.fullmatch(symbol)
     if match is not None:
-        return _converted(m, *match.groups(), args[0])
+        return _converted(m, match[1], match[2], match[3], args[0])
     if symbol in _INTEGERS:
         return _INTEGERS[symbol](m, dtype, *args)
     return shared.extern(m, symbol, types, result, args, location)
@@ -60,7 +60,7 @@ def extern(
 def _reciprocal_length(m: Maker, dtype: DType, args: Sequence[str]) -> str:
     d = doubles.Doubles(m)
     wide = [arg if dtype == F64 else m.convert("fpext", "float", "double", arg) for arg in args]
-    found = d.div(d.num(1.0), doubles.hypot(d, *wide))
+    found = d.div(d.num(1.0), powers.hypot(d, *wide))
     return found if dtype == F64 else m.convert("fptrunc", "double", "float", found)
 
 

@@ -18,7 +18,8 @@ from stator.tile.cpu.casts import rounded
 from stator.tile.cpu.code import Maker
 from stator.tile.cpu.elementwise import Row
 from stator.tile.ir.types import F32, F64, DType
-from stator.tile.nvidia.doubles import FUNCTIONS, Doubles
+from stator.tile.nvidia.doubles import Doubles
+from stator.tile.nvidia.powers import FUNCTIONS
 
 _LETTERS = {"float": "f", "double": "d", "i16": "h", "i32": "r", "i64": "l"}
 _LOG2E = 1.4426950408889634

@@ -1,6 +1,6 @@
 """Where threads of a program have to wait for one another because of global memory.
 
-A program's operations come one after the other for whoever writes a kernel, but threads go through them on their own. Of
+A program's operations come one after the other for whoever writes a kernel, but threads go through them alone. Of
 two accesses of which one writes, the second waits for all threads unless they go to different arguments of the kernel
 (which are taken not to overlap, as far as layouts differ) or by the same pointers, which the same threads have.
 Neighbours: `writer` asks before every access.

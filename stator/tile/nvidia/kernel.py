@@ -1,19 +1,21 @@
 """A kernel as a module of LLVM: the code of a thread, its parameters, and what a launch needs to know of it.
 
-Every parameter takes 8 bytes, as a launch packs them. Neighbours: `writer` writes the code; `ptx` goes on from the text.
+Every parameter takes 8 bytes, as a launch packs them, or what it has where a graph's launches do.
+Neighbours: `writer` writes the code; `ptx` goes on from the text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stator.tile.cpu.casts import cast, register
 from stator.tile.ir.core import Function, Value
 from stator.tile.ir.types import F32, DType
+from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia import access, along, buffers, effects, elementwise, products, shapes
-from stator.tile.nvidia.places import LANES, Places
+from stator.tile.nvidia.places import Places
 from stator.tile.nvidia.threads import SHARED
 from stator.tile.nvidia.writer import HANDLERS, Writer
 
@@ -46,14 +48,19 @@ def write(
     architecture: int,
     kept: int = 0,
     registers: int | None = None,
+    hidden: bool = False,
 ) -> Text:
-    """The text of a function whose tiles are laid out so, for `sm_<architecture>`."""
+    """The text of a function whose tiles are laid out so, for `sm_<architecture>`.
+
+    If `hidden`, parameters take the bytes that they have, and two follow that nobody reads, as in Triton's kernels.
+    """
     w = Writer(function, layouts, warps, architecture, (kept + _ALIGN - 1) // _ALIGN * _ALIGN)
     for number, param in enumerate(function.params):
-        w.values[param] = [_parameter(w, param, f"%a{number}")]
+        w.values[param] = [_parameter(w, param, f"%a{number}") if not hidden else f"%a{number}"]
     w.block(function.body)
     w.code.do("ret void")
-    text = _module(w, function, registers)
+    types = [register(param.type.element) for param in function.params]
+    text = _module(w, function, registers, [*types, "i64", "i64"] if hidden else ["i64"] * len(types))
     # LLVM drops conversions between operations that float16 has too, and would contract what is left into one rounding.
     if not function.attrs.get("enable_fp_fusion", True) or _ROUNDS_TO_HALF.search(text):
         text = text.replace(" contract ", " ")
@@ -72,8 +79,8 @@ def _parameter(w: Writer, param: Value, word: str) -> str:
     return word if type_ == "i64" else m.convert("trunc", "i64", type_, word)
 
 
-def _module(w: Writer, function: Function, registers: int | None) -> str:
-    params = ", ".join([f"i64 %a{number}" for number in range(len(function.params))])
+def _module(w: Writer, function: Function, registers: int | None, types: Sequence[str]) -> str:
+    params = ", ".join([f"{type_} %a{number}" for number, type_ in enumerate(types)])
     limits = f' "nvvm.reqntid"="{w.warps << LANES}"' + (f' "nvvm.maxnreg"="{registers}"' if registers else "")
     strings = []
     for text, name in w.strings.items():

@@ -26,13 +26,11 @@ _PACKED_ADDRESS, _PACKED_BYTES = 1, 2
 
 @functools.cache
 def architecture(device: int) -> int:
-    """`sm_` of a device that there is code for."""
+    """`sm_` of a device."""
     import torch  # launches are of torch's tensors
 
     major, minor = torch.cuda.get_device_capability(device)
-    if major < 8:
-        raise LaunchError(f"kernels need a GPU of sm_80 or later, and device {device} is sm_{major}{minor}")
-    return 90 if major >= 9 else 10 * major + minor if (major, minor) in ((8, 0), (8, 6), (8, 9)) else 80
+    return 10 * major + minor
 
 
 @functools.cache
@@ -40,7 +38,8 @@ def most_shared(device: int) -> int:
     """The bytes of shared memory that a program may have."""
     import torch
 
-    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(properties.shared_memory_per_block_optin)
 
 
 class Kernel:
@@ -48,15 +47,16 @@ class Kernel:
 
     def __init__(self, module: Module, name: str, device: int) -> None:
         self.name, self.device = name, device
-        asked = stages.Asked.of(module, name, architecture(device))
+        asked = stages.Asked.of(module, name, stages.supported(architecture(device)))
         made = stages.compiled(module, asked)
         if made.shared > most_shared(device):
             raise Refused(
                 "shared memory", f"it takes {made.shared} bytes, and a program has {most_shared(device)} at most"
             )
         self.texts, self.shared, self.threads = made.texts, made.shared, made.warps * 32
-        self.image = made.image
-        self._function, self._context = driver.load(made.image, name, made.shared, device)
+        # Machine code runs on what is of its generation; for a later one the driver makes it of PTX.
+        self.image = made.image if architecture(device) // 10 == asked.architecture // 10 else stages.for_driver(made)
+        self._function, self._context = driver.load(self.image, name, made.shared, device)
         params = [param.type for param in module.functions[name].params]
         self._pack = struct.Struct("=" + "".join(map(parameter_format, params)))
         functions = driver.launching()

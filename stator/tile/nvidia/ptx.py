@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -69,7 +71,16 @@ def assembler() -> str | None:
     return shutil.which("ptxas")
 
 
-def cubin_of(text: str, architecture: int) -> bytes | None:
+@dataclass(frozen=True)
+class Assembled:
+    """Machine code, the registers of a thread, and the bytes that do not fit into them."""
+
+    image: bytes
+    registers: int
+    spills: int
+
+
+def assembled(text: str, architecture: int) -> Assembled | None:
     """Machine code of PTX, or None where there is no assembler; AssemblerFailed where it refuses the text."""
     program = assembler()
     if program is None:
@@ -77,11 +88,14 @@ def cubin_of(text: str, architecture: int) -> bytes | None:
     with tempfile.TemporaryDirectory() as folder:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(text, encoding="utf-8")
-        command = [program, f"--gpu-name=sm_{architecture}", "-o", str(result), str(source)]
+        command = [program, "-v", f"--gpu-name=sm_{architecture}", "-o", str(result), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
+        said = done.stderr + done.stdout
         if done.returncode:
-            raise AssemblerFailed(f"{program} refuses the PTX: {done.stderr.strip() or done.stdout.strip()}")
-        return result.read_bytes()
+            raise AssemblerFailed(f"{program} refuses the PTX: {said.strip()}")
+        numbers = [re.search(pattern, said) for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")]
+        registers, spills = [-1 if number is None else int(number.group(1)) for number in numbers]
+        return Assembled(result.read_bytes(), registers, spills)
 
 
 @functools.cache

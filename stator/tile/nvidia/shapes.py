@@ -13,8 +13,8 @@ import numpy as np
 
 from stator.tile.cpu.casts import register
 from stator.tile.cpu.code import literal
-from stator.tile.ir.core import Operation
 from stator.tile.interpret.casts import Data, narrow
+from stator.tile.ir.core import Operation
 from stator.tile.ir.types import DType, Pointer
 from stator.tile.nvidia.exchange import fetch, select
 from stator.tile.nvidia.places import Places, coordinates, element_at, permuted, strides, without

@@ -13,20 +13,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import llvmlite  # type: ignore[import-untyped]
 
 from stator.base.options import Options as StatorOptions
 from stator.base.store import key_of
 from stator.runtime.toolchain import open_store
+from stator.tile.errors import CodeRefused
+from stator.tile.gpu.operators import parse as parse_with_layouts
 from stator.tile.ir.core import Module
+from stator.tile.ir.parse import parse
 from stator.tile.ir.text import module_text
 from stator.tile.nvidia import assign, ptx
-from stator.tile.nvidia.kernel import Text, write
+from stator.tile.nvidia.kernel import write
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,64 +41,98 @@ class Asked:
     warps: int = 4
     stages: int = 3
     registers: int | None = None
+    hidden: bool = False  # parameters as Triton lays them out, and its hidden ones
 
     @staticmethod
-    def of(module: Module, name: str, architecture: int) -> Asked:
+    def of(module: Module, name: str, architecture: int, hidden: bool = False) -> Asked:
         """By the options of a launch, which are attributes of the function."""
         attrs = module.functions[name].attrs
-        return Asked(name, architecture, attrs.get("num_warps", 4), attrs.get("num_stages", 3), attrs.get("maxnreg"))
+        warps, turns = attrs.get("num_warps", 4), attrs.get("num_stages", 3)
+        return Asked(name, architecture, warps, turns, attrs.get("maxnreg"), hidden)
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a driver loads, and what a launch needs to know."""
+    """What a driver loads, and what is known of it; registers and spilled bytes are -1 where nobody has told."""
 
     image: bytes
     shared: int
     warps: int
+    registers: int
+    spills: int
     #: The text of each stage that was made or read.
     texts: Mapping[str, str]
 
 
+def supported(architecture: int) -> int:
+    """The architecture that code is made for, which one runs; CodeRefused where there is none."""
+    found = [each for each in (90, 89, 86, 80) if each <= architecture]
+    if not found:
+        raise CodeRefused(f"kernels need a GPU of sm_80 or later, and this one is sm_{architecture}")
+    return found[0]
+
+
+@cache
+def _version() -> str:
+    """This package's files, LLVM and the assembler."""
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return key_of(llvmlite.__version__, ptx.assembler_version(), *[file.read_bytes() for file in files])
+
+
 def compiled(module: Module, asked: Asked) -> Made:
-    """A kernel of a module for a GPU; Refused where there is no code for it."""
-    texts = {"tir": _overridden(asked.name, "tir", module_text(module))}
+    """A kernel of a module for a GPU, from the store if it is there; Refused where there is no code for it."""
+    text = module_text(module)
     store = open_store(StatorOptions.from_user())
-    key = f"tile-{key_of(texts['tir'], asked, llvmlite.__version__, ptx.assembler_version(), *_overrides(asked.name))}"
-    known = store.get(f"{key}.json")
-    facts: dict[str, Any] = json.loads(known) if known is not None else {}
-    image = store.get(f"{key}.{facts['image']}") if facts else None
-    text = store.get(f"{key}.ptx")
-    if image is None or text is None or _folder("STATOR_TILE_DUMP") is not None:
-        facts, image = _make(module, asked, texts)
-        for stage in ("ptx", "ll"):
-            store.put(f"{key}.{stage}", texts[stage].encode())
-        store.put(f"{key}.{facts['image']}", image)
-        store.put(f"{key}.json", json.dumps(facts).encode())
-    else:
-        texts["ptx"] = text.decode()
-    return Made(image, facts["shared"], facts["warps"], texts)
+    key = f"tile-{key_of(text, asked, _version(), *_overrides(asked.name))}"
+    data, dumps = store.get(f"{key}.json"), _folder("STATOR_TILE_DUMP") is not None
+    if data is not None and not dumps:
+        facts = json.loads(data)
+        image, found = store.get(f"{key}.{facts.pop('image')}"), store.get(f"{key}.ptx")
+        if image is not None and found is not None:
+            return Made(image=image, texts={"tir": text, "ptx": found.decode()}, **facts)
+    made = make(module, asked)
+    for stage in ("tgir", "ll", "ptx"):
+        store.put(f"{key}.{stage}", made.texts[stage].encode())
+    kind = "ptx" if made.image == for_driver(made) else "cubin"
+    if kind == "cubin":
+        store.put(f"{key}.cubin", made.image)
+    store.put(f"{key}.json", json.dumps({"image": kind, **_facts(made)}).encode())
+    return made
 
 
-def _make(module: Module, asked: Asked, texts: dict[str, str]) -> tuple[dict[str, Any], bytes]:
+def make(module: Module, asked: Asked) -> Made:
     """All stages, one after the other; what is overridden is read instead of what was made."""
+    texts = {"tir": module_text(module)}
+    if (text := _override(asked.name, "tir")) is not None:
+        texts["tir"], module = text, parse(text)
     assigned = assign.assigned(module, asked)
-    _stage(asked, texts, "tgir", lambda: assigned.text)
-    found: Text = write(
-        assigned.function, assigned.layouts, asked.warps, asked.architecture, assigned.kept, asked.registers
-    )
-    facts = {"name": asked.name, "shared": found.shared, "warps": asked.warps, "architecture": asked.architecture}
-    _stage(asked, texts, "ll", lambda: found.llvm)
-    _stage(asked, texts, "ptx", lambda: ptx.ptx_of(texts["ll"], asked.architecture))
-    machine = ptx.cubin_of(texts["ptx"], asked.architecture)
-    facts["image"] = "cubin" if machine is not None else "ptx"
-    image = machine if machine is not None else texts["ptx"].encode() + b"\0"
-    _dump(asked.name, {**texts, "json": json.dumps(facts)}, machine)
-    return facts, image
+    if (text := _override(asked.name, "tgir")) is not None:
+        assigned = assign.read(parse_with_layouts(text), asked.name)
+    texts["tgir"] = assigned.text
+    found = write(assigned.function, assigned.layouts, asked.warps, asked.architecture, assigned.kept, asked.registers,
+                  asked.hidden)  # fmt: skip
+    texts["ll"] = _override(asked.name, "ll") or found.llvm
+    texts["ptx"] = _override(asked.name, "ptx") or ptx.ptx_of(texts["ll"], asked.architecture)
+    assembled = ptx.assembled(texts["ptx"], asked.architecture)
+    if assembled is None:
+        made = Made(_ended(texts["ptx"]), found.shared, asked.warps, -1, -1, texts)
+    else:
+        made = Made(assembled.image, found.shared, asked.warps, assembled.registers, assembled.spills, texts)
+    _dump(asked.name, made, None if assembled is None else assembled.image)
+    return made
 
 
-def _stage(asked: Asked, texts: dict[str, str], stage: str, make: Callable[[], str]) -> None:
-    texts[stage] = _overridden(asked.name, stage, make())
+def for_driver(made: Made) -> bytes:
+    """Its PTX as the driver takes it."""
+    return _ended(made.texts["ptx"])
+
+
+def _ended(text: str) -> bytes:
+    return text.encode() + b"\0"
+
+
+def _facts(made: Made) -> dict[str, int]:
+    return {name: getattr(made, name) for name in ("shared", "warps", "registers", "spills")}
 
 
 def _folder(variable: str) -> Path | None:
@@ -112,18 +149,19 @@ def _overrides(name: str) -> list[str]:
     return [place.read_text(encoding="utf-8") for place in places if place.exists()]
 
 
-def _overridden(name: str, stage: str, text: str) -> str:
+def _override(name: str, stage: str) -> str | None:
+    """What takes the place of a stage."""
     folder = _folder("STATOR_TILE_OVERRIDE")
     place = None if folder is None else folder / f"{name}.{stage}"
-    return place.read_text(encoding="utf-8") if place is not None and place.exists() else text
+    return place.read_text(encoding="utf-8") if place is not None and place.exists() else None
 
 
-def _dump(name: str, texts: Mapping[str, str], machine: bytes | None) -> None:
+def _dump(name: str, made: Made, machine: bytes | None) -> None:
     folder = _folder("STATOR_TILE_DUMP")
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for stage, text in texts.items():
+    for stage, text in {**made.texts, "json": json.dumps(_facts(made))}.items():
         (folder / f"{name}.{stage}").write_text(text, encoding="utf-8")
     if machine is not None:
         (folder / f"{name}.cubin").write_bytes(machine)

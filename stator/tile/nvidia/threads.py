@@ -152,7 +152,7 @@ class Threads:
     def exchange(self, nbytes: int) -> None:
         """Room for an exchange: nobody reads there what an earlier one has written.
 
-        It is the scratch of the operation that is written, if that is enough: who has placed it has put a barrier before.
+        It is the scratch of the operation that is written, if that is enough: who has placed it put a barrier before.
         """
         if nbytes <= self.scratch[1]:
             if self._used:
@@ -213,7 +213,7 @@ class Threads:
         """A tile to the room for exchanges; if `once`, by one of the threads that hold an element."""
 
         def write(part: Sequence[int], at: str) -> None:
-            self.put(element, [values[register] for register in part], at)
+            self.put(element, [values[each] for each in part], at)
 
         if once and places.alone:
             with self.code.when(self.is_first(places.alone)):
@@ -231,19 +231,6 @@ class Threads:
         self._each_vector(element, places, offset, read)
         return [found[places.at[each]] for each in places.elements]
 
-    def write_plain(self, element: Element, values: Sequence[str], places: Places, offset: int) -> None:
-        """A tile without gaps, element by element where vectors do not fit."""
-        size = element.itemsize
-        width = places.vector(_WIDEST // size)
-        base = self.thread_bits([basis * size for basis in places.threads])
-        done: set[int] = set()
-        for register in places.first:
-            if register not in done:
-                part = range(register, register + width)
-                at = self.m.op("xor", "i32", base, str(places.elements[register] * size))
-                self.put(element, [values[each] for each in part], self.shared(at, offset))
-                done.update(part)
-
     def _each_vector(
         self, element: Element, places: Places, offset: int, do: Callable[[Sequence[int], str], None]
     ) -> None:
@@ -252,10 +239,10 @@ class Threads:
         bases, done = [basis * size for basis in places.threads], set[int]()
         plain = are_disjoint([*places.threads, *[basis for basis in places.registers if basis], places.origin])
         base = self.thread_sum([padded(basis) for basis in bases]) if plain else self.thread_bits(bases)
-        for register in places.first:
-            if register in done:
+        for each in places.first:
+            if each in done:
                 continue
-            part, at = range(register, register + width), places.elements[register] * size
+            part, at = range(each, each + width), places.elements[each] * size
             do(part, self.shared(base, offset + padded(at)) if plain else self.shared(self._padded(base, at), offset))
             done.update(part)
 

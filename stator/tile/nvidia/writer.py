@@ -17,8 +17,9 @@ from stator.tile.cpu.refused import Refused
 from stator.tile.gpu.scratch import scratch_bytes
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.types import Element
+from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia.hazards import Hazards
-from stator.tile.nvidia.places import LANES, Places, bits_of
+from stator.tile.nvidia.places import Places, bits_of
 from stator.tile.nvidia.threads import Threads
 
 Registers: TypeAlias = list[str]
@@ -202,16 +203,15 @@ class Writer(Threads):
         return loop.phis[1:]
 
     def _goes_on(self, type_: str, signed: bool, index: str, upper: str, step: str) -> str:
+        """Whether a turn follows; which way the bounds are compared is known where the step is."""
         m, kind = self.m, "s" if signed else "u"
-        up, down = (
-            (lambda: m.compare(f"{kind}lt", type_, index, upper)),
-            (lambda: m.compare(f"{kind}gt", type_, index, upper)),
-        )
-        if step.lstrip("-").isdigit():
-            return down() if int(step) < 0 else up()
-        if not signed:
-            return up()
-        return m.select(m.compare("sgt", type_, step, "0"), "i1", up(), down())
+        known = step.lstrip("-").isdigit()
+        if known or not signed:
+            down = known and int(step) < 0
+            more = m.compare(f"{kind}{'gt' if down else 'lt'}", type_, index, upper)
+            return more if known else self.both(more, m.compare("ne", type_, step, "0"))
+        rises = m.compare("sgt", type_, step, "0")
+        return m.select(rises, "i1", m.compare("slt", type_, index, upper), m.compare("sgt", type_, index, upper))
 
     def _while(self, o: Operation) -> Results:
         test, body = o.regions

@@ -51,7 +51,7 @@ def products(a, b, c, count, inner, N: tl.constexpr, K: tl.constexpr):
     """Several products of matrices that lie one behind the other, as persistent kernels have them."""
     rows = tl.arange(0, N)
     terms = tl.arange(0, K)
-    for i in range(0, count):
+    for i in range(count):
         left = a + i * N * inner + rows[:, None] * inner + terms[None, :]
         right = b + i * N * inner + terms[:, None] * N + rows[None, :]
         acc = tl.zeros((N, N), tl.float32)

@@ -8,8 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from stator.tile.gpu.operators import GPU_OPERATORS
+from stator.tile.gpu.allocate import allocate
+from stator.tile.gpu.barriers import insert_barriers
+from stator.tile.gpu.operators import GPU_OPERATORS, parse, text, verify
 from stator.tile.gpu.pipeline import PASSES, Pass, lower
+from stator.tile.gpu.pipelining import pipeline_loops
+from stator.tile.gpu.simplify import remove_unused
 from stator.tile.ir.core import Module, Operation
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.text import module_text
@@ -127,3 +131,53 @@ def test_loops_of_pipelined_loops_are_right(inner: int) -> None:
     c = np.zeros((4, 32, 32), np.float32)
     run_arrays(lowered(compiled.module, compiled.name), compiled.name, [a, b, c, 4, inner])
     np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-4)
+
+
+COUNTED = """\
+L0 = "16x16: register 0.1 8.0 0.8; lane 0.2 0.4 1.0 2.0 4.0; warp"
+L1 = "16x16: register 0.1 0.2 0.4; lane 0.8 1.0 2.0 4.0 8.0; warp"
+L2 = "16x16: register 0.1 8.0 0.8; lane 0.2 0.4 1.0 2.0 4.0; warp"
+L3 = "16x16: register 1.0 8.0 0.8; lane 2.0 4.0 0.1 0.2 0.4; warp"
+L4 = "256: register 1 2 4; lane 8 16 32 64 128; warp"
+
+
+@function(num_warps=1)
+def main(p: ptr[f16], o: ptr[f32], lower: i32, upper: i32):
+    step: i32 = constant(value=1073741823, type=i32)
+    q: ptr[f16][16, 16, L1] = splat(p, shape=(16, 16), layout=L1)
+    r: i32[256, L4] = arange(start=0, end=256, layout=L4)
+    s: i32[16, 16, L1] = reshape(r, shape=(16, 16))
+    t: ptr[f16][16, 16, L1] = addptr(q, s)
+    zero: f32[16, 16, L0] = constant(value=0.0, type=f32[16, 16, L0])
+    sums: f32[16, 16, L0] = for_(lower, upper, step, zero)
+    def body(i: i32, acc: f32[16, 16, L0]):
+        x: f16[16, 16, L1] = load(t, vector=8)
+        a: f16[16, 16, L2] = convert_layout(x, layout=L2)
+        b: f16[16, 16, L3] = convert_layout(x, layout=L3)
+        more: f32[16, 16, L0] = mma(a, b, acc)
+        yield_(more)
+    w: f32[16, 16, L1] = convert_layout(sums, layout=L1)
+    u: ptr[f32][16, 16, L1] = splat(o, shape=(16, 16), layout=L1)
+    v: ptr[f32][16, 16, L1] = addptr(u, s)
+    store(v, w, vector=4)
+    return_()
+"""
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0, 1), (2**31 - 2, 2**31 - 1), (-(2**31), 2**31 - 1), (5, -5), (-(2**31), 3 - 2**31)]
+)
+def test_turns_ahead_of_a_counter_that_wraps_around_are_none(bounds: tuple[int, int]) -> None:
+    module = parse(COUNTED)
+    function = module.functions["main"]
+    pipeline_loops(function, 3)
+    remove_unused(function, GPU_OPERATORS)
+    allocate(function)
+    insert_barriers(function)
+    verify(module)
+    assert "async_copy" in text(module)
+    x = np.random.default_rng(0).normal(size=(16, 16)).astype(np.float16)
+    out = np.zeros((16, 16), np.float32)
+    run_arrays(module, "main", [x, out, *bounds])
+    square = x.astype(np.float64) @ x.astype(np.float64)
+    np.testing.assert_allclose(out, square * len(range(*bounds, 1073741823)), rtol=1e-5, atol=1e-4)

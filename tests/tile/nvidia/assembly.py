@@ -11,6 +11,7 @@ from stator.tile.interpret import libdevice
 from stator.tile.interpret.casts import narrow
 from stator.tile.ir.externs import EXTERNS
 from stator.tile.ir.types import DTYPES, F32, F64, I32, I64, Type
+from tests.tile.nvidia.numbers import numpy_of
 
 Array = Any
 
@@ -31,8 +32,6 @@ class Assembly:
             statement = statement.strip()
             if statement:
                 self._statement(statement, registers, types)
-        from tests.tile.nvidia.machine import numpy_of
-
         found = [registers[i].view(numpy_of(type_)) for i, type_ in enumerate(types)]
         return found[0] if len(found) == 1 else tuple(found) if found else m
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stator.tile.interpret.compute import fused
+from tests.tile.nvidia.numbers import CONSTANT_BASE, LOCAL_BASE, saturated
 
 Array = Any
 
@@ -32,16 +33,10 @@ def call(m: Any, name: str, result: str, args: list[tuple[str, Array]]) -> Any:
         return _high_bits(name.rsplit(".", 1)[1], *values)
     short = re.sub(r"^llvm\.", "", name).split(".")[0] if not name.startswith("llvm.nvvm") else name
     if ".sat." in name:
-        return m_saturated(values[0], result, "fptosi" in name)
+        return saturated(values[0], result, "fptosi" in name)
     if short in FUNCTIONS:
         return FUNCTIONS[short](*values)
     raise NotImplementedError(f"function {name}")
-
-
-def m_saturated(given: Array, target: str, sign: bool) -> Array:
-    from tests.tile.nvidia.machine import _saturated
-
-    return _saturated(given, target, sign)
 
 
 def _high_bits(kind: str, a: Array, b: Array) -> Array:
@@ -68,8 +63,6 @@ def _shuffle(m: Any, way: str, values: list[Array]) -> Array:
 
 def _print(m: Any, values: list[Array]) -> Array:
     for thread in np.nonzero(m.mask)[0]:
-        from tests.tile.nvidia.machine import CONSTANT_BASE, LOCAL_BASE
-
         start = int(values[0][thread]) - CONSTANT_BASE
         text = bytes(m.constant[start:]).split(b"\0")[0].decode()
         at = int(values[1][thread]) - LOCAL_BASE

@@ -1,4 +1,4 @@
-"""Kernels of tests that have their tensors on the CPU, run on a GPU: memory goes there before a launch and back after."""
+"""Kernels of tests that have their tensors on the CPU, run on a GPU: memory goes there before and back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from stator.tile.ir.core import Module
@@ -21,9 +22,13 @@ class Copied:
 
     def __init__(self, module: Module, name: str) -> None:
         self.kernel = Kernel(module, name, 0)
+        operations = module.functions[name].body.walk()
+        self.makes_pointers = any(operation.op == "int_to_ptr" for operation in operations)
         self.pointers = [param.type.is_pointer for param in module.functions[name].params]
 
     def run(self, numbers: Sequence[bool | int | float], grid: tuple[int, int, int]) -> None:
+        if self.makes_pointers:
+            pytest.skip("addresses in memory are those of the CPU")
         arrays = live_arrays()
         given, copies = list(numbers), {}
         for place, is_pointer in enumerate(self.pointers):
@@ -57,7 +62,8 @@ def run_on_arrays(module: Module, name: str, arrays: Sequence[np.ndarray[Any, An
     kernel.run([*[copy.data_ptr() for copy in copies], *more], (1, 1, 1))
     torch.cuda.synchronize()
     for array, copy in zip(arrays, copies, strict=True):
-        ctypes.memmove(_address(array), copy.cpu().data_ptr(), array.nbytes)
+        found = copy.cpu()  # it has to live until it is copied
+        ctypes.memmove(_address(array), found.data_ptr(), array.nbytes)
 
 
 def code_of(module: Module, name: str) -> Any:

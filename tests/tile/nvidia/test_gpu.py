@@ -95,5 +95,5 @@ def test_tensors_of_two_devices_are_refused() -> None:
 def test_what_is_interpreted_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATOR_TILE_INTERPRET", "1")
     x = torch.zeros(8, device="cuda")
-    with pytest.raises(LaunchError, match="interpreted.*cuda:0"):
+    with pytest.raises(LaunchError, match=r"interpreted.*cuda:0"):
         add_kernel[(1,)](x, x, x, 8, BLOCK=8)
