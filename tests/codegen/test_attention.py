@@ -19,7 +19,6 @@ from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.lowering.product import TAKES_LOOP
-from stator.sizes.strides import span
 from stator.targets import typical
 from tests.codegen import tiled
 
