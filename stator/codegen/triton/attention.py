@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from stator.codegen.triton.launches import launch_entry, rounded, steps_of
 from stator.codegen.triton.operators import TYPES
-from stator.codegen.triton.printer import NO_LANES, Lanes, Printer, launch_entry, rounded, steps_of
+from stator.codegen.triton.printer import NO_LANES, Lanes, Printer
 from stator.kernel import ir
 from stator.kernel.attention import AttentionPlan
 from stator.kernel.blocks import power_of_two

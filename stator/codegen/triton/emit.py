@@ -12,9 +12,10 @@ from typing import TypeAlias
 from stator.base.device import Device
 from stator.codegen.triton.attention import attention_launch, attention_text
 from stator.codegen.triton.instructions import INSTRUCTIONS
+from stator.codegen.triton.launches import launch_text
 from stator.codegen.triton.matmul import HELPERS, matmul_launch, matmul_text
 from stator.codegen.triton.operators import ONLINE, PREAMBLE
-from stator.codegen.triton.printer import function_text, launch_text
+from stator.codegen.triton.printer import function_text
 from stator.kernel import ir
 from stator.kernel.attention import AttentionPlan, Rows, plan_attention
 from stator.kernel.blocks import BlockPlan, choose

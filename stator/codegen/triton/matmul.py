@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
+from stator.codegen.triton.launches import launch_text
 from stator.codegen.triton.operators import TYPES
-from stator.codegen.triton.printer import NO_LANES, Lanes, Printer, launch_text
+from stator.codegen.triton.printer import NO_LANES, Lanes, Printer
 from stator.kernel import ir
 from stator.kernel.matmul import Matmul
 from stator.loop.index import Axis, Index

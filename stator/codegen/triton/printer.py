@@ -7,32 +7,27 @@ has no mask. A loaded index out of its bound stops the device, as eager's kernel
 Triton widens the mask of a load to its pointers, never the other way round, so pointers are widened here where the mask
 has more lanes. Symbolic sizes are arguments, on whose values nothing is specialised; a launch computes the grid, and
 whether positions need 64 bits.
-Neighbours: `operators` has the spellings, `kernel/strategies.py` made the functions.
+Neighbours: `launches` writes what their launches need to know, `operators` has the spellings, `kernel/strategies.py`
+made the functions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from types import MappingProxyType
 
 from stator.codegen.places import place
 from stator.codegen.triton.halves import Halves
-from stator.codegen.triton.operators import ATOMICS, FOLDS, POINTERS, ROUGH, SCANS, SIGNED, TYPES, spelling
+from stator.codegen.triton.launches import counted, loops_of
+from stator.codegen.triton.operators import ATOMICS, FOLDS, ROUGH, SCANS, SIGNED, TYPES, spelling
 from stator.kernel import ir
 from stator.loop import scalar
 from stator.loop.extent import less, wrapped
-from stator.loop.index import Axis, FloorDiv, Index, Indirect, Mod
-from stator.loop.kernel import Param
-from stator.loop.magnitude import reach
-from stator.sizes import Extent, Size, Symbol
-from stator.sizes.writing import postfix
+from stator.loop.index import Axis, Index, Indirect
 
 #: Memory with less than such a part of as many elements as there are points is read by several programs.
 _SHARED = 8
-#: What sizes are multiples of in binaries of their own: elements of any dtype in a vector.
-ROUND = 16
 #: What a value varies along.
 Lanes = frozenset[str]
 NO_LANES: Lanes = frozenset()
@@ -45,104 +40,12 @@ def function_text(function: ir.Function, stages: int = 1) -> str:
     return Printer(function, stages).text()
 
 
-def launch_text(
-    function: ir.Function, warp: int, grid: Extent | None = None, more: Mapping[str, object] = MappingProxyType({})
-) -> str:
-    """What launches of it need to know, as an entry of a dict: see `targets/cuda/toolchain.py`.
-
-    The grid is that of its parallel loop, where none is given; `more` are options of the compiler.
-    """
-    numbers = {symbol: i for i, symbol in enumerate(function.symbols)}
-
-    def program(extent: Extent) -> object:
-        return postfix(extent, numbers) if isinstance(extent, Size) else extent
-
-    if grid is None:
-        grid = prod([loop.axis.size for loop in _loops(function) if loop.kind == "parallel"]) if function.body else 0
-    options: dict[str, object] = {"num_warps": max(function.threads // warp, 1), "enable_fp_fusion": False, **more}
-    if function.checks:
-        options |= {"debug": True, "sanitize_overflow": False}  # without `debug`, Triton drops assertions
-    sizes = tuple([symbol.name for symbol in function.symbols])
-    limits = tuple([(program(most), limit) for most, limit in _counted(function)]) if function.symbols else ()
-    steps = _steps(function) if function.symbols else ()
-    rounds = rounded(function.symbols, steps)
-    return launch_entry(function.name, function.params, program(grid), options, f"{grid} blocks", sizes, limits, rounds)
-
-
-def rounded(symbols: Sequence[Symbol], steps: Iterable[Extent]) -> dict[str, object]:
-    """Which sizes make steps between rows, and ends of these, multiples of a vector; whether they did so at first.
-
-    Without that, elements are loaded one by one: it is worth a binary of its own.
-    """
-    found = {symbol for step in steps if type(step) is Size and step % ROUND != 0 for symbol in step.symbols}
-    numbers = tuple([i for i, symbol in enumerate(symbols) if symbol in found])
-    return {"rounds": numbers, "round": all(symbol.hint % ROUND == 0 for symbol in found)} if numbers else {}
-
-
-def _steps(function: ir.Function) -> Iterator[Extent]:
-    """What positions are multiples of, and the ends of axes along which elements lie side by side."""
-    for statement in ir.walk(function.body):
-        if isinstance(statement, ir.Load | ir.Store | ir.Position):
-            yield from steps_of(statement.index)
-
-
-def steps_of(index: Index) -> Iterator[Extent]:
-    """The same of a position."""
-    for atom, coefficient in index.terms:
-        yield coefficient
-        if isinstance(atom, FloorDiv | Mod):
-            yield atom.divisor
-            yield from steps_of(atom.inner)
-        elif isinstance(atom, Axis) and coefficient == 1:
-            yield atom.size
-
-
-def launch_entry(
-    name: str,
-    params: Sequence[Param],
-    grid: object,
-    options: Mapping[str, object],
-    remark: str = "",
-    sizes: tuple[str, ...] = (),
-    limits: tuple[tuple[object, int], ...] = (),
-    more: Mapping[str, object] = MappingProxyType({}),
-) -> str:
-    """An entry of `LAUNCHES`: a grid is a number, or a program over the sizes."""
-    launch = {
-        "types": tuple([POINTERS[param.dtype] for param in params]),
-        # a single element may lie anywhere: its alignment is worth no second binary
-        "aligned": tuple([param.numel != 1 or param.role != "in" for param in params]),
-        "sizes": sizes,
-        "grid": grid,
-        "limits": limits,
-        "options": options,
-        **more,
-    }
-    lines = [f"        {key!r}: {value!r}," for key, value in launch.items()]
-    return "\n".join([f"    {name!r}: {{  # {remark or f'{grid} blocks'}", *lines, "    },"])
-
-
-def _loops(function: ir.Function) -> list[ir.Loop]:
-    return [statement for statement in ir.walk(function.body) if isinstance(statement, ir.Loop)]
-
-
-def _counted(function: ir.Function) -> list[tuple[Extent, int]]:
-    """What a function counts to that int32 may not hold, and from where on; points are counted past the end."""
-    local = {statement.name for statement in ir.walk(function.body) if isinstance(statement, ir.Scratch)}
-    ends: list[tuple[Extent, int]] = [(loop.axis.size, 2**30) for loop in _loops(function) if loop.kind == "lanes"]
-    ends += [(param.numel, 2**31) for param in function.params]
-    for statement in ir.walk(function.body):
-        if isinstance(statement, ir.Load | ir.Store | ir.Position) and getattr(statement, "memory", "") not in local:
-            ends.append((reach(statement.index) + 1, 2**31))
-    return [(end, limit) for end, limit in dict.fromkeys(ends) if type(end) is Size or end >= limit]
-
-
 class Printer:
     """Writes one function; `matmul.py` has one whose blocks are tiles of a product."""
 
     def __init__(self, function: ir.Function, stages: int = 1) -> None:
         self.function, self.stages = function, stages
-        lanes = [loop for loop in _loops(function) if loop.kind == "lanes"]
+        lanes = [loop for loop in loops_of(function) if loop.kind == "lanes"]
         self.outer = [loop for loop in lanes if loop.piece is not None]
         rows = {loop.axis: loop for loop in lanes if loop.piece is None}
         assert len(rows) < 2, "a tile has one row of points of the reduce axes"
@@ -162,7 +65,7 @@ class Printer:
         local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
         self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
         #: Whether 64 bits are needed whatever symbols are.
-        self.wide = any(type(end) is int for end, _ in _counted(function))
+        self.wide = any(type(end) is int for end, _ in counted(function))
         inner = [s for loop in lanes if loop.piece is None for s in loop.body if isinstance(s, ir.Store)]
         stored = any(s.memory not in local for s in inner)
         self.evictions = {} if self.whole and stored else _evictions(function)
@@ -193,7 +96,7 @@ class Printer:
         """The points of this program, and of a row."""
         wide = ".to(tl.int64)" if self.wide else ""
         row, function = self.row, self.function
-        if function.symbols or self.outer or any(loop.kind == "parallel" for loop in _loops(function)):
+        if function.symbols or self.outer or any(loop.kind == "parallel" for loop in loops_of(function)):
             self.add("program = tl.program_id(0)" + wide)
         if row is not None:
             self.add(f"base = {self.range(row)}" + wide)
@@ -208,7 +111,7 @@ class Printer:
     def programs(self) -> None:
         """Where this program is along each axis of the grid, the last of which goes fastest."""
         blocks = {loop.piece.axis: loop for loop in self.outer if loop.piece is not None}
-        grid = [loop.axis for loop in _loops(self.function) if loop.kind == "parallel"]
+        grid = [loop.axis for loop in loops_of(self.function) if loop.kind == "parallel"]
         for i, axis in enumerate(grid):
             behind, digit = prod([later.size for later in grid[i + 1 :]]), "program"
             digit += f" // {wrapped(behind)}" if behind != 1 else ""
@@ -564,7 +467,7 @@ def _evictions(function: ir.Function) -> dict[ir.Load, str]:
 
     What no later loop reads is read past the rest, what one does is kept for it.
     """
-    loops = _loops(function)
+    loops = loops_of(function)
     rows = [loop for loop in loops if loop.kind == "lanes" and loop.piece is None]
     points = {loop.piece.axis: loop.axis for loop in loops if loop.piece is not None}
     alone = {points.get(loop.axis, loop.axis) for loop in loops if loop.kind == "parallel"}
