@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from stator.base.device import Device
 from stator.codegen.c.emit import function_text
 from stator.codegen.cpp.emit import emit_kernel
+from stator.codegen.triton import launches
 from stator.codegen.triton import printer as triton_printer
 from stator.kernel import text as kernel_text
 from stator.kernel.blocks import choose
@@ -89,7 +90,7 @@ def test_generated_code(name: str, golden: Callable[[str, str], None]) -> None:
             "C++": [emit_kernel(*plan) for plan in plans],
             "the kernel IR, for blocks of a GPU": [kernel_text.function_text(function) for function in lanes],
             "Triton": [
-                f"{triton_printer.function_text(function)}\n\n{triton_printer.launch_text(function, GPU.warp)}"
+                f"{triton_printer.function_text(function)}\n\n{launches.launch_text(function, GPU.warp)}"
                 for function in lanes
             ],
         }
