@@ -65,7 +65,7 @@ class Group:
 
     __slots__ = (
         "after", "before", "bits", "costly", "dots", "later", "maps", "members", "nodes",
-        "ordered", "products", "reads", "rowwise", "scans", "scatters", "shape", "space", "writes",
+        "ordered", "parts", "products", "reads", "rowwise", "scans", "scatters", "shape", "space", "writes",
     )  # fmt: skip
 
     def __init__(self, number: int, facts: NestFacts | None, before: int, after: int) -> None:
@@ -82,6 +82,7 @@ class Group:
         self.scatters, self.scans, self.ordered, self.rowwise = False, False, False, True
         self.dots, self.costly = False, False
         self.products: list[str] = []  # the dtype in which each of its matrix products is multiplied
+        self.parts = 0  # of each of its sums down columns, where it is a kernel of rows
         self.space = Space((), ())
         if facts is not None:
             self.reads = dict(facts.reads)
@@ -463,10 +464,12 @@ class Decision:
                 continue
             shared = {rows: (rows.reads.keys() | rows.writes.keys()) & columns.reads.keys() for rows in kept}
             worth = {rows: float(sum([self.bytes[name] for name in names])) for rows, names in shared.items()}
-            name = nests[0].buffer.name
+            name, counts = nests[0].buffer.name, {pieces_of(nest) for nest in nests}
             for rows in sorted(kept, key=lambda group: (-worth[group], group.members[0])):
                 facts = [facts_of(part) for part in parts if part is not None]
-                if worth[rows] and rows in self.groups and self._joins_rows(rows, columns, facts):
+                alike = len(counts | {rows.parts} - {0}) == 1  # a program has as many rows for all of them
+                if alike and worth[rows] and rows in self.groups and self._joins_rows(rows, columns, facts):
+                    (rows.parts,) = counts
                     self.joined.append(Pair(worth[rows], rows.members[0], columns.members[0], name))
                     break
 
@@ -502,7 +505,7 @@ class Decision:
         for group in sorted(self.groups, key=lambda group: group.members[0]) if self.device.packs else ():
             space = group.space
             work = 4 * hint(space.numel * space.reduce_numel) / self.device.bandwidth
-            if not group.nodes or group.scatters or group.ordered or work > self.device.launch_cost:
+            if not group.nodes or group.scatters or group.ordered or group.parts or work > self.device.launch_cost:
                 continue
             sizes = tuple([tuple([axis.size for axis in axes]) for axes in space])
             if (first := found.get((sizes, group.rowwise))) is not None and self._shares_nothing(first, group):

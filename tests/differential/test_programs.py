@@ -159,6 +159,7 @@ def test_who_stops_a_device_is_told(
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
     monkeypatch.setattr(os, "abort", abort)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(torch.backends, "flags_frozen", lambda: False)
     for option in ("allow_tf32", "deterministic"):  # set there, and put back here
         monkeypatch.setattr(torch.backends.cudnn, option, getattr(torch.backends.cudnn, option))
     with pytest.raises(SystemExit):

@@ -26,6 +26,7 @@ from stator.prims import DECOMPOSITIONS, PRIMITIVES
 from stator.targets import typical
 from stator.targets.cpu import record
 from tests.cases.graphs import trace
+from tests.codegen import tiled
 
 OPTIONS: dict[str, object] = {"strict": True, "cache": False}
 WORDS = 1003
@@ -128,6 +129,7 @@ def test_tiles_store_what_would_be_cut(dtype: torch.dtype, bordered: bool) -> No
     """On a GPU the caller's logits are in memory once, whatever their columns are: a kernel of ours computes them."""
     device, inputs = typical("cuda"), [torch.ones(8, 512, 768).bfloat16(), torch.ones(50257, 768).bfloat16()]
     gm, _ = trace(partial(head, dtype=dtype), inputs, DECOMPOSITIONS)
+    tiled.on_a_device(gm)
     loops = {operator for operator, line in PRIMITIVES.items() if line.kind != "extern"}
     result = gm.graph.output_node()
     kept = {node for node in result.all_input_nodes if isinstance(node, fx.Node)}
