@@ -72,13 +72,18 @@ def pairs_of(kernel: Kernel, deps: Mapping[Expr, Axes]) -> Pairs | None:
 
 
 def _factors(node: Expr, columns: Axis, terms: Axis) -> Factors | None:
-    """Of a sum of products of two numbers of bfloat16, of which one lies in pairs."""
+    """Of a sum of products of two numbers of bfloat16, of which one lies in pairs.
+
+    Rows of two terms lie as pairs do, but end where they do: which factor is the weight could not be told.
+    """
     if node.attr != "sum" or node.dtype != "f32" or node.args[0].op != "mul":
         return None
     loads = [arg.args[0] for arg in node.args[0].args if arg.op == "cast" and arg.args[0].op == "load"]
     if len(loads) != 2 or any(load.dtype != "bf16" or load.attr[1].has_indirect for load in loads):
         return None
     assert type(terms.size) is int
+    if terms.size <= pairs.PAIR:
+        return None
     wanted = pairs.place(columns.index, terms.index, terms.size)
     left, right = loads if loads[1].attr[1] is wanted else loads[::-1]
     together = right.attr[1] is wanted and left.attr[1].stride(terms) == 1

@@ -81,7 +81,7 @@ def filled(param: Param) -> Memory:
     return memory
 
 
-@pytest.mark.parametrize("size", [(40, 20, 34), (2, 50, 3), (33, 2, 2)])
+@pytest.mark.parametrize("size", [(40, 20, 34), (2, 50, 3), (33, 2, 5)])
 def test_blocks_of_products_of_pairs(size: tuple[int, int, int]) -> None:
     made = paired(*size)
     device = replace(typical("cpu"), multiplies_pairs=True)

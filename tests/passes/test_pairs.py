@@ -18,6 +18,8 @@ import stator
 from stator.base import log, pairs
 from stator.base.device import Device
 from stator.kernel import decisions
+from stator.kernel import pairs as pair_kernels
+from stator.loop.kernel import Kernel
 from stator.passes import convolutions
 from stator.passes import pairs as weights
 from stator.targets.cpu import record
@@ -113,14 +115,35 @@ def test_images(sizes: tuple[int, int, int, bool], innermost: bool) -> None:
     same(model, x, found)
 
 
+@pytest.mark.parametrize("terms", [2, 3, 4])
+@pytest.mark.parametrize("rows", [2, 8, 16, 17])
+def test_rows_of_few_terms_are_no_pairs(rows: int, terms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of two terms lie as a weight of two terms does, but end where they do."""
+    made: list[pair_kernels.Pairs] = []
+    find = pair_kernels.pairs_of
+
+    def noted(kernel: Kernel, deps: Any) -> pair_kernels.Pairs | None:
+        if (found := find(kernel, deps)) is not None:
+            made.append(found)
+        return found
+
+    monkeypatch.setattr(decisions, "pairs_of", noted)
+    model, x = Network(F.linear, (2, terms), (2,)).bfloat16(), torch.randn(rows, terms).bfloat16()
+    found, _ = run(model, x)
+    same(model, x, found)
+    assert bool(made) is (terms > 2)
+    for factors in [factors for product in made for factors in product.sums.values()]:
+        assert factors.left.attr[1].stride(made[0].rows) == terms
+
+
 def test_infinities_stay_in_their_rows() -> None:
-    """What fills a weight up meets no number of the next row, nor of none."""
+    """What fills a weight up meets no number of the next row, nor of none. Eager's own product may meet one."""
     model = Network(F.linear, (20, 33), (20,)).bfloat16()
     x = torch.randn(35, 33).bfloat16()
     x[3], x[34, 5] = torch.inf, torch.nan
     found, _ = run(model, x)
     with torch.no_grad():
-        wanted = model(x)
+        wanted = model.double()(x.double()).bfloat16()
     assert torch.equal(found.isfinite(), wanted.isfinite())
     rows = [row for row in range(35) if row not in (3, 34)]
     torch.testing.assert_close(found[rows], wanted[rows], rtol=0.05, atol=0.05)
