@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, fx
 
+import stator
 from stator.aot import overrides as overrides  # fills the tracer's table
 from stator.aot.functional import Cell, Handle
 from stator.aot.tracer import Tracer
@@ -74,3 +75,30 @@ def test_a_device_without_a_number_is_the_current_one(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         traced(add)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: aten.elu_backward(x, 1.0, 1.0, 1.0, False, x),
+        lambda x: aten.hardtanh_backward(x, x, -1.0, 1.0),
+    ],
+)
+def test_a_gradient_at_a_nan_is_the_devices(fn: Callable[[Tensor], Tensor]) -> None:
+    """A comparison that a NaN fails keeps the whole gradient there, as eager's kernels of a GPU do."""
+    compared = {node.target for node in traced(fn).nodes} & {
+        aten.le.Scalar,
+        aten.ge.Scalar,
+        aten.gt.Scalar,
+        aten.lt.Scalar,
+    }
+    assert compared and not compared & {aten.gt.Scalar, aten.lt.Scalar}
+
+
+@pytest.mark.gpu
+def test_gradients_at_a_nan_on_a_gpu() -> None:
+    x = torch.tensor([float("nan"), -0.5, 0.5, 1.0, -1.0, 2.0], device="cuda", requires_grad=True)
+    for fn in (torch.nn.functional.elu, torch.nn.functional.hardtanh):
+        (wanted,) = torch.autograd.grad(fn(x).sum(), x)
+        (found,) = torch.autograd.grad(stator.compile(fn, options={"cache": False})(x).sum(), x)
+        torch.testing.assert_close(found, wanted, equal_nan=True)

@@ -10,6 +10,7 @@ import math
 
 from torch import Tensor
 
+from stator.base.device import HOST
 from stator.fake.layout import promote
 from stator.prims import names as p
 from stator.prims.dtypes import HALF_TYPES, cast, floating, rounds_once
@@ -146,7 +147,8 @@ def elu_backward(grad: Tensor, alpha: float, scale: float, input_scale: float, i
         slope = p.mul(p.add(x, alpha * scale), input_scale)
     else:
         slope = p.mul(p.exp(p.mul(x, input_scale)), alpha * scale * input_scale)
-    return p.where(p.gt(x, 0), p.mul(grad, scale), p.mul(grad, slope))
+    above, below = p.mul(grad, scale), p.mul(grad, slope)
+    return p.where(p.gt(x, 0), above, below) if x.device.type == HOST else p.where(p.le(x, 0), below, above)
 
 
 @decompose("hardtanh")
@@ -158,7 +160,10 @@ def hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
 
 @decompose("hardtanh_backward")
 def hardtanh_backward(grad: Tensor, x: Tensor, low: float, high: float) -> Tensor:
-    return p.where(p.logical_and(p.gt(x, low), p.lt(x, high)), grad, 0.0)
+    """Of a NaN it is 0 in eager's vectors of the host, and all of it on other devices; so is `elu`'s."""
+    if x.device.type == HOST:
+        return p.where(p.logical_and(p.gt(x, low), p.lt(x, high)), grad, 0.0)
+    return p.where(p.logical_or(p.le(x, low), p.ge(x, high)), 0.0, grad)
 
 
 #: Eager's constant, whatever the dtype: a sixth in float32.
