@@ -159,10 +159,8 @@ def test_who_stops_a_device_is_told(
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
     monkeypatch.setattr(os, "abort", abort)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    monkeypatch.setattr(torch.backends, "flags_frozen", lambda: False)
-    for option in ("allow_tf32", "deterministic"):  # set there, and put back here
-        monkeypatch.setattr(torch.backends.cudnn, option, getattr(torch.backends.cudnn, option))
-    with pytest.raises(SystemExit):
+    settable = getattr(torch.backends, "__allow_nonbracketed_mutation")
+    with torch.backends.cudnn.flags(), settable(), pytest.raises(SystemExit):  # flags are put back behind
         command.serve(7, 1, Given(0, ways=["inductor"], device="cuda"))
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     text = [each for each in told if isinstance(each, str)][-1]
