@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 
 from stator.base.device import Device
 from stator.loop.deps import Facts, analyse
@@ -84,13 +85,15 @@ def _saved(number: int, own: Group, kernels: list[Group], facts: Facts) -> int:
 def _copied(program: Program, chosen: dict[int, list[list[int]]]) -> tuple[Program, dict[str, int]]:
     """The program with a copy of each of these nests for each kernel that reads it; which nest a buffer copies."""
     copies: dict[str, int] = {}
+    taken = set(program.buffers)
     renamed: dict[int, dict[str, str]] = {}
     nodes: list[Node] = []
     for number, node in enumerate(program.nodes):
         if number in chosen:
             assert isinstance(node, Nest)
-            for i, readers in enumerate(chosen[number]):
-                name = f"{node.buffer.name}_{i}"
+            for readers in chosen[number]:
+                name = next(n for i in count() if (n := f"{node.buffer.name}_copy{i}") not in taken)
+                taken.add(name)
                 copies[name] = number
                 nodes.append(replace(node, buffer=replace(node.buffer, name=name)))
                 for reader in readers:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stator.loop.expr import Expr, const, op
+from stator.loop.expr import Expr, const, load, op
 from stator.loop.index import Axis
 from stator.loop.kernel import Launch, Schedule
-from stator.loop.nest import Buffer, Program
+from stator.loop.nest import Buffer, Nest, Program, View
 from stator.targets import typical
 from tests.loop.build import Build, get, total
 from tests.loop.random_programs import make
@@ -49,6 +49,21 @@ def test_a_masked_gradient_is_computed_where_it_is_read() -> None:
     found, without = equivalent(program, REPEATING), equivalent(program, replace(REPEATING, repeats=False))
     assert len(found.steps) <= len(without.steps) and masked.name in in_memory(without)
     assert not any(name.startswith(masked.name) for name in in_memory(found)), found.text()
+
+
+def test_a_copy_has_a_name_of_its_own() -> None:
+    """Whatever other buffers are called."""
+    program, masked = gradient()
+    last = program.nodes[-1]
+    assert isinstance(last, Nest)
+    nodes, outputs = list(program.nodes), list(program.outputs)
+    for suffix in ("_0", "_1", "_copy0", "_copy1"):
+        other = replace(last.buffer, name=masked.name + suffix)
+        at = load(last.buffer.name, last.index, "f32")
+        nodes.append(replace(last, buffer=other, value=op("mul", at, at)))
+        outputs.append(View(other.name, other.size, other.stride))
+    found = equivalent(replace(program, nodes=tuple(nodes), outputs=tuple(outputs)), REPEATING)
+    assert masked.name not in in_memory(found)
 
 
 @pytest.mark.parametrize("options", [{"costly": True}, {"kept": True}])
