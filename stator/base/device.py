@@ -62,9 +62,7 @@ class Device:
     )
     gathers_pools: bool = False  # whether loops gather the gradient of a max pool faster than PyTorch scatters it
     narrows: bool = False  # whether what is widened lies in memory as narrow as it was
-    repeats: bool = (
-        False  # whether kernels compute again what is in memory for them alone, where that moves fewer bytes
-    )
+    repeats: bool = False  # whether kernels compute what is in memory for them alone, where that moves fewer bytes
     packs: bool = False  # whether small kernels of the same loops run as one, whatever they read
     row_stages: int = 1  # rows that a program which takes several in turn has under way at once
     row_parts: int = 0  # of sums down columns that a kernel along rows makes too, at most; 0: none does

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,22 +19,12 @@ from benchmarks.worker import error
 from stator.base import log
 from stator.base.device import Device
 from stator.passes import biases, images
-from stator.targets.cpu import record
 from tests.lowering.test_convolution import Random
 
 OPTIONS: dict[str, object] = {"strict": True, "cache": False}
 
 
-@pytest.fixture(autouse=True)
-def innermost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that convolves so, and starts kernels for nothing, so that small images pay for copies."""
-    read = record.read
-
-    def found(device: str = "cpu", threads: int = 0) -> Device:
-        plain = read(device, threads)
-        return replace(plain, convolves_innermost=True, packed_convolutions=False, depthwise_taps=0, launch_cost=0.0)
-
-    monkeypatch.setattr(record, "read", found)
+pytestmark = pytest.mark.usefixtures("innermost")
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from stator.lowering import lower
 from stator.passes import points
 from stator.prims import DECOMPOSITIONS
 from stator.targets import typical
-from stator.targets.cpu import record
 from tests.cases.graphs import trace
 from tests.passes.test_images import results
 
@@ -32,16 +30,7 @@ OPTIONS: dict[str, object] = {"strict": True, "cache": False, "verify": True}
 aten = torch.ops.aten
 
 
-@pytest.fixture(autouse=True)
-def innermost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that convolves so, and starts kernels for nothing, so that small images pay for copies."""
-    read = record.read
-
-    def found(device: str = "cpu", threads: int = 0) -> Device:
-        plain = read(device, threads)
-        return replace(plain, convolves_innermost=True, packed_convolutions=False, depthwise_taps=0, launch_cost=0.0)
-
-    monkeypatch.setattr(record, "read", found)
+pytestmark = pytest.mark.usefixtures("innermost")
 
 
 @pytest.fixture
