@@ -4,8 +4,6 @@
  * the value. Whatever is not as simple as that is left to Python (`run` of the owner), which tells by `learn` what a
  * launch came to. Parameters are words of 8 bytes each.
  */
-#include <stddef.h>
-
 #include "device.h"
 
 #include <stddef.h>
