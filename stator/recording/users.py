@@ -20,14 +20,18 @@ from stator.base.markers import disable
 _places: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
 #: Types of devices that have recordings.
 _kinds: set[str] = set()
+#: The method as it was when it was wrapped, by whomever it had been until then.
 _original: Any = torch.Tensor.record_stream
 
 
 def heed_users(kind: str, places: Iterable[Place]) -> None:
     """From now on streams are noted that results in these places, on devices of this type, are used on."""
-    _places.update({place.storage: place for place in places})
+    global _original
+    if not _kinds:  # once: who wraps it behind us calls us
+        _original = torch.Tensor.record_stream
+        torch.Tensor.record_stream = _record_stream  # type: ignore[assignment]
     _kinds.add(kind)
-    torch.Tensor.record_stream = _record_stream  # type: ignore[assignment]
+    _places.update({place.storage: place for place in places})
 
 
 @disable(reason="a graph keeps its memory for the stream that it runs on")

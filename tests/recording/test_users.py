@@ -21,11 +21,19 @@ def chain(x: Tensor) -> Tensor:
     return x
 
 
-def test_a_replay_waits_once_for_each_stream(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the method is given that the first recording wraps."""
+    found: list[Any] = []
+    monkeypatch.setattr(users, "_kinds", set())
+    monkeypatch.setattr(users, "_original", None)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, s: found.append(s))
+    return found
+
+
+def test_a_replay_waits_once_for_each_stream(machine: Machine, told: list[Any]) -> None:
     if machine.fake is None:
         pytest.skip("what is awaited is only counted on the host")
-    told: list[Any] = []
-    monkeypatch.setattr(users, "_original", lambda self, s: told.append(s))
     compiled = machine.compile(chain)
     x = machine.randn(64)
     for _ in range(3):
@@ -45,9 +53,7 @@ def test_a_replay_waits_once_for_each_stream(machine: Machine, monkeypatch: pyte
     assert len(machine.fake.awaited) == 2
 
 
-def test_what_is_no_result_is_as_before(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(users, "_original", lambda self, s: told.append(s))
+def test_what_is_no_result_is_as_before(machine: Machine, told: list[Any]) -> None:
     compiled = machine.compile(chain)
     x = machine.randn(64)
     for _ in range(3):
@@ -60,6 +66,23 @@ def test_what_is_no_result_is_as_before(machine: Machine, monkeypatch: pytest.Mo
     assert told == ["stream"] * 4
     compiled(x)
     assert machine.fake is None or machine.fake.awaited == []
+
+
+def test_who_wraps_the_method_too_is_called(machine: Machine, told: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the first recording: later ones do not take the wrapper off again."""
+    compiled, x = machine.compile(chain), machine.randn(64)
+    for _ in range(3):
+        compiled(x)
+    ours = torch.Tensor.record_stream
+
+    def theirs(self: Tensor, s: Any) -> None:
+        told.append("theirs")
+        ours(self, s)
+
+    monkeypatch.setattr(torch.Tensor, "record_stream", theirs)
+    kept = [compiled(machine.randn(64)) for _ in range(6)]
+    x.record_stream("stream")  # type: ignore[arg-type]
+    assert told == ["theirs", "stream"] and len(kept) == 6
 
 
 def test_places_are_not_kept(machine: Machine) -> None:
@@ -75,10 +98,8 @@ def test_places_are_not_kept(machine: Machine) -> None:
     assert len(users._places) < before
 
 
-def test_a_compiled_function_leaves_it_to_python(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_function_leaves_it_to_python(machine: Machine, told: list[Any]) -> None:
     """The break is where the program calls it."""
-    told: list[Any] = []
-    monkeypatch.setattr(users, "_original", lambda self, s: told.append(s))
 
     def fn(x: Tensor, stream: object) -> Tensor:
         y = x * 2

@@ -35,7 +35,7 @@ def _by_shares(x: Tensor, approximate: str) -> bool:
 
     Of float32 it would be wrong by twice as much as eager's.
     """
-    return approximate == "tanh" and x.device.type != "cpu" and x.dtype in HALF_TYPES
+    return approximate == "tanh" and x.device.type != HOST and x.dtype in HALF_TYPES
 
 
 @rounds_once
