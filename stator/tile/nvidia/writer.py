@@ -18,7 +18,7 @@ from stator.tile.gpu.scratch import scratch_bytes
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.types import Element
 from stator.tile.layouts.linear import LANES
-from stator.tile.nvidia.hazards import Hazards
+from stator.tile.nvidia.hazards import Hazards, pointers_of
 from stator.tile.nvidia.places import Places, bits_of
 from stator.tile.nvidia.threads import Threads
 
@@ -93,7 +93,7 @@ class Writer(Threads):
 
     def before_access(self, o: Operation) -> None:
         """Has threads wait for one another if another one may have touched what an operation touches."""
-        if self.hazards.meets(o):
+        if self.hazards.meets(o, own=not self.places(pointers_of(o)).alone):
             self.barrier()
 
     # ---- instructions
@@ -164,14 +164,18 @@ class Writer(Threads):
         then, otherwise, end = (self.code.fresh(name) for name in ("then", "else", "end"))
         self.code.branch(condition, then, otherwise)
         came: list[tuple[str, Results]] = []
+        before, after = self.hazards.since, []
         for label, region in zip((then, otherwise), o.regions, strict=True):
             self.code.block(label)
             self.entered()
+            self.hazards.since = before
             found = self.block(region)
+            after.append(self.hazards.since)
             came.append((self.code.label, found))
             self.code.jump(end)
         self.code.block(end)
         self.entered()
+        self.hazards.joined(after)
         return [
             [self._phi(value, [(label, found[place][each]) for label, found in came]) for each in range(len(first))]
             for place, (value, first) in enumerate(zip(o.results, came[0][1], strict=True))
@@ -186,6 +190,7 @@ class Writer(Threads):
 
     def _for(self, o: Operation) -> Results:
         (body,) = o.regions
+        before = self.hazards.since
         self.hazards.again(o)
         (lower,), (upper,), (step,) = (self.get(operand) for operand in o.operands[:3])
         starts = [[lower], *[self.get(operand) for operand in o.operands[3:]]]
@@ -200,6 +205,7 @@ class Writer(Threads):
         after = self.m.op("add", type_, index, step)
         loop.close([[after], *given])
         self.code.block(end)
+        self.hazards.joined([before, self.hazards.since])
         return loop.phis[1:]
 
     def _goes_on(self, type_: str, signed: bool, index: str, upper: str, step: str) -> str:
@@ -219,12 +225,14 @@ class Writer(Threads):
         head, inside, end = (self.code.fresh(name) for name in ("head", "body", "end"))
         loop = _Loop(self, test.args, [self.get(operand) for operand in o.operands], head)
         (goes_on,), *values = self.block(test)
+        tested = self.hazards.since
         self.code.branch(goes_on, inside, end)
         self.code.block(inside)
         self.entered()
         self.values.update(zip(body.args, values, strict=True))
         loop.close(self.block(body))
         self.code.block(end)
+        self.hazards.since = tested
         return values
 
 
