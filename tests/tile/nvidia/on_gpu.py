@@ -10,9 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from stator.tile.cpu.refused import Refused
 from stator.tile.ir.core import Module
 from stator.tile.nvidia.launch import Kernel
+from tests.tile.cpu.test_conformance import same
+from tests.tile.interpret.cases import Case
+from tests.tile.interpret.compare import Arguments, by_ir
+from tests.tile.ir.programs import random_module
 from tests.tile.nvidia.emulated import live_arrays
+from tests.tile.nvidia.test_conformance import REFUSED, agree_with_tf32
 
 _ALIGN = 256
 
@@ -69,3 +75,32 @@ def run_on_arrays(module: Module, name: str, arrays: Sequence[np.ndarray[Any, An
 def code_of(module: Module, name: str) -> Any:
     """A kernel, and never None."""
     return Copied(module, name)
+
+
+def agree(case: Case) -> bool:
+    """Whether there is code for a case; AssertionError where it gives something else than the interpreter."""
+    expected = case.run()
+    module, results = case.module()
+    arrays = [np.array(data) for _, data in case.operands]
+    arrays += [np.zeros(type_.shape, type_.element.numpy) for type_ in results]
+    try:
+        run_on_arrays(module, "main", arrays)
+    except Refused as refused:
+        assert str(refused).split(" (")[0].split(":")[0] in REFUSED
+        return False
+    for wanted, found, type_ in zip(expected, arrays[len(case.operands) :], results, strict=True):
+        if not agree_with_tf32(case, wanted, found):
+            same(case, type_, wanted, found)
+    return True
+
+
+def agree_on_program(seed: int) -> None:
+    """AssertionError where a random program leaves other memory behind than the interpreter, but for a few ulps."""
+    module, function = random_module(seed)
+    expected = by_ir(module)
+    function.attrs["num_warps"] = 1 << seed % 4
+    arguments = Arguments()
+    run_on_arrays(module, "main", [arguments.x, arguments.y], arguments.numbers[2])
+    x, y = (np.frombuffer(part, dtype) for part, dtype in ((expected[:256], np.float32), (expected[256:], np.int32)))
+    np.testing.assert_array_equal(arguments.y, y)
+    np.testing.assert_allclose(arguments.x, x, rtol=1e-4, atol=1e-5)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 import stator.tile as triton
 import stator.tile.language as tl
-from stator.tile.cpu.refused import Refused
 from stator.tile.errors import LaunchError
 from tests.tile.conformance import cases
-from tests.tile.cpu.test_conformance import same
 from tests.tile.interpret.cases import Case
-from tests.tile.interpret.compare import Arguments, by_ir
-from tests.tile.ir.programs import random_module
-from tests.tile.nvidia.on_gpu import run_on_arrays
-from tests.tile.nvidia.test_conformance import REFUSED, agree_with_tf32
+from tests.tile.nvidia.on_gpu import agree, agree_on_program
 
 pytestmark = pytest.mark.gpu
-#: One case in so many is run here.
+#: One case in so many is run here; `python -m tests.tile --gpu --cases` runs all.
 STEP = 8
 
 
@@ -30,30 +24,12 @@ def coded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("case", cases()[::STEP], ids=str)
 def test_code_agrees_with_the_interpreter(case: Case) -> None:
-    expected = case.run()
-    module, results = case.module()
-    arrays = [np.array(data) for _, data in case.operands]
-    arrays += [np.zeros(type_.shape, type_.element.numpy) for type_ in results]
-    try:
-        run_on_arrays(module, "main", arrays)
-    except Refused as refused:
-        assert str(refused).split(" (")[0].split(":")[0] in REFUSED
-        return
-    for wanted, found, type_ in zip(expected, arrays[len(case.operands) :], results, strict=True):
-        if not agree_with_tf32(case, wanted, found):
-            same(case, type_, wanted, found)
+    agree(case)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_agree_with_the_interpreter(seed: int) -> None:
-    module, function = random_module(seed)
-    expected = by_ir(module)
-    function.attrs["num_warps"] = 1 << seed % 4
-    arguments = Arguments()
-    run_on_arrays(module, "main", [arguments.x, arguments.y], arguments.numbers[2])
-    x, y = (np.frombuffer(part, dtype) for part, dtype in ((expected[:256], np.float32), (expected[256:], np.int32)))
-    np.testing.assert_array_equal(arguments.y, y)
-    np.testing.assert_allclose(arguments.x, x, rtol=1e-4, atol=1e-5)
+    agree_on_program(seed)
 
 
 @triton.jit
