@@ -60,6 +60,15 @@ def _row(w: Writer, o: Operation) -> Results:
 HANDLERS.update(dict.fromkeys(ROWS, _row))
 
 
+@operation("mul", "mulhi")
+def multiply(w: Writer, o: Operation) -> Results:
+    """Half of a product, whose other half may be wanted too."""
+    if not w.wide.wants(o):
+        return _row(w, o)
+    half = 0 if o.op == "mul" else 1
+    return _each(w, o, lambda a, b: w.wide.product(w.m, _dtype(o), a, b)[half])
+
+
 @operation("eq", "ne", "lt", "le", "gt", "ge")
 def compare(w: Writer, o: Operation) -> Results:
     element = o.operands[0].type.element

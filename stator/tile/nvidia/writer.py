@@ -21,6 +21,7 @@ from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia.hazards import Hazards
 from stator.tile.nvidia.places import Places, bits_of
 from stator.tile.nvidia.threads import Threads
+from stator.tile.nvidia.wide import WideProducts
 
 Registers: TypeAlias = list[str]
 Results: TypeAlias = list[Registers]
@@ -60,6 +61,7 @@ class Writer(Threads):
         self._once = Places((), (), (0,) * LANES, (0,) * bits_of(warps))
         self.strings: dict[str, str] = {}
         self.hazards = Hazards(function)
+        self.wide = WideProducts(function)
 
     # ---- values
 
@@ -137,8 +139,10 @@ class Writer(Threads):
 
     def block(self, block: Block) -> Results:
         """All but the terminator; what its operands are."""
+        around = dict(self.wide.known)
         for each in block.operations[:-1]:
             self.operation(each)
+        self.wide.known = around
         return [self.values[operand] for operand in block.operations[-1].operands]
 
     def operation(self, o: Operation) -> None:
