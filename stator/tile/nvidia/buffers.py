@@ -15,7 +15,7 @@ from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.types import DType, Element
 from stator.tile.layouts.access import Access, Matrices, plan_access, plan_matrices
 from stator.tile.layouts.conversion import ThroughShared, plan_conversion
-from stator.tile.layouts.linear import Layout
+from stator.tile.layouts.linear import Base, Layout
 from stator.tile.layouts.memory import Shared
 from stator.tile.nvidia.access import global_load
 from stator.tile.nvidia.exchange import fetch
@@ -102,9 +102,9 @@ def _loaded(w: Writer, element: Element, plan: Access, places: Places, count: in
     return found
 
 
-def _places(w: Writer, value: Value, layout: Layout) -> tuple[Access, Places, DType]:
+def _places(w: Writer, value: Value, layout: Layout, start: Base | None = None) -> tuple[Access, Places, DType]:
     dtype, shared = content(value.type), buffer(value.type)
-    plan = plan_access(layout, shared, dtype.itemsize)
+    plan = plan_access(layout, shared, dtype.itemsize, start)
     (base,) = w.get(value)
     return plan, Places(w, base, plan.lane, plan.warp, shared, dtype.itemsize), dtype
 
@@ -120,12 +120,12 @@ def local_store(w: Writer, o: Operation) -> Results:
 
 @operation("local_load")
 def local_load(w: Writer, o: Operation) -> Results:
-    layout, source = layout_of(o.result), o.operands[0]
+    layout, source, start = layout_of(o.result), o.operands[0], o.attrs["start"]
     dtype, shared = content(source.type), buffer(source.type)
-    matrices = plan_matrices(layout, shared, dtype.itemsize)
+    matrices = plan_matrices(layout, shared, dtype.itemsize, start)
     if matrices is not None:
         return [_matrices(w, source, matrices, layout)]
-    plan, places, _ = _places(w, source, layout)
+    plan, places, _ = _places(w, source, layout, start)
     return [_loaded(w, dtype, plan, places, layout.registers)]
 
 
