@@ -1,4 +1,4 @@
-"""What products are made of: one instruction for both halves of an integer's."""
+"""What products are made of: one instruction for both halves of an integer's, words of 32 bits for tensor cores'."""
 
 from __future__ import annotations
 
@@ -64,3 +64,49 @@ def test_both_halves_of_a_product_come_of_one_instruction(dtype: torch.dtype, tu
 def test_half_of_a_product_alone_is_no_wide_one(low: bool, high: bool) -> None:
     given = torch.zeros(64, dtype=torch.uint32)
     assert "mul.wide" not in compiled(halves_kernel, given, given, given, given, 5, LOW=low, HIGH=high).llvm
+
+
+@triton.jit
+def product_kernel(a, b, c, inner, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TURNED: tl.constexpr):
+    rows, columns, terms = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    acc = tl.zeros((M, N), tl.float32)
+    for start in range(0, inner, K):
+        left = tl.load(a + rows[:, None] * inner + start + terms[None, :])
+        if TURNED:
+            right = tl.load(b + columns[:, None] * inner + start + terms[None, :]).T
+        else:
+            right = tl.load(b + (start + terms)[:, None] * N + columns[None, :])
+        acc = tl.dot(left, right, acc) * 0.5
+    tl.store(c + rows[:, None] * N + columns[None, :], acc)
+
+
+def halved(a: np.ndarray, b: np.ndarray, step: int) -> np.ndarray:
+    """The product whose sum is halved behind every turn."""
+    found = np.zeros((a.shape[0], b.shape[1]))
+    for start in range(0, a.shape[1], step):
+        found = (found + a[:, start : start + step] @ b[start : start + step]) / 2
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("turns", [1, TURNS])
+def test_operands_in_parts_are_words_through_the_loop(
+    dtype: torch.dtype, turned: bool, stages: int, turns: int
+) -> None:
+    rows, columns, step = 64, 32, 64
+    generator = torch.Generator().manual_seed(turns)
+    sizes = (rows, turns * step), (turns * step, columns)
+    a, b = (torch.randint(-8, 9, size, generator=generator).to(dtype) for size in sizes)
+    c = torch.zeros(rows, columns)
+    given = b.T.contiguous() if turned else b
+    text = compiled(
+        product_kernel, a, given, c, 64, M=rows, N=columns, K=step, TURNED=turned, num_stages=stages, num_warps=4
+    )
+    body = text.llvm[text.llvm.index("head") :]
+    if dtype != torch.float32:
+        assert "ldmatrix" in body and "to <2 x" not in body and "<2 x half>" not in body and "<2 x i16>" not in body
+    found = c.numpy()
+    run(text, [a.view(torch.uint8).numpy(), given.view(torch.uint8).numpy(), found], turns * step)
+    np.testing.assert_allclose(found, halved(a.double().numpy(), b.double().numpy(), step), rtol=1e-6)
