@@ -12,10 +12,10 @@ multiplied.
                                                 acc = mma(y, …, acc)
 
 So tensor cores have the last part of a turn to multiply while threads wait for one another and load what the next turn
-begins with. A part is what one instruction takes of the inner axis. Copies stand behind the first part: what is behind
-them in the text, the barrier too, an assembler places no earlier. All loads of a slot are before the barrier that stands
-before the copies which fill it again, as `pipelining` wants it. A loop with several products, or with a product on which
-more than values depends, stays as it is.
+begins with. A part is what one instruction takes of the inner axis. Copies stand behind the first part, so that the
+barrier, which cannot come before them, comes early. All loads of a slot are before the barrier that stands before the
+copies which fill it again, as `pipelining` wants it. A loop with several products, or with a product on which more than
+values depends, stays as it is.
 Neighbours: `pipelining` has made the loop; `nvidia.words` carries the parts of 16 bits through it.
 """
 
