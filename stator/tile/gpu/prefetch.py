@@ -1,22 +1,18 @@
-"""Products of copied operands go along their inner axis in parts, each of which is loaded while the one before it is
-multiplied.
+"""Products of copied operands go along their inner axis in parts, each loaded while the one before it is multiplied.
 
                                             async_wait(n); barrier; x = local_load(first slot, part 0)
     for_(…)                                 for_(…, x)
-        async_wait(n); barrier
-        x = local_load(slot)                    y = local_load(slot, part 1)
-        acc = mma(x, …, acc)         →          acc = mma(x, …, acc)
-        async_copy(a slot, …)                   async_copy(a slot, …)
-                                                async_wait(n); barrier
+        async_wait(n); barrier                  y = local_load(slot, part 1)
+        x = local_load(slot)         →          acc = mma(x, …, acc)
+        acc = mma(x, …, acc)                    async_copy(a slot, …)
+        async_copy(a slot, …)                   async_wait(n); barrier
                                                 x = local_load(the next turn's slot, part 0)
                                                 acc = mma(y, …, acc)
 
-So tensor cores have the last part of a turn to multiply while threads wait for one another and load what the next turn
-begins with. A part is what one instruction takes of the inner axis. Copies stand behind the first part, so that the
-barrier, which cannot come before them, comes early. All loads of a slot are before the barrier that stands before the
-copies which fill it again, as `pipelining` wants it. A loop with several products, or with a product on which more than
-values depends, stays as it is.
-Neighbours: `pipelining` has made the loop; `nvidia.words` carries the parts of 16 bits through it.
+So tensor cores have products while threads wait and load what the next turn begins with. A part is what an instruction
+takes of the inner axis. Copies follow the first part, so that the barrier comes early; the loads of a slot are before
+the barrier that stands before its next copies. Loops with several products, or with more than computations behind one,
+stay as they are. Neighbours: `pipelining` has made the loop; `nvidia.words` carries the parts through it.
 """
 
 from __future__ import annotations
