@@ -5,6 +5,7 @@ Neighbours: `stator.tile.cpu.elementwise` has the table that is shared, `formula
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from stator.tile.cpu import casts as shared_casts
@@ -104,12 +105,13 @@ def addptr(w: Writer, o: Operation) -> Results:
     assert isinstance(pointer, Pointer) and isinstance(offset, DType)
     m, size = w.m, pointer.to.itemsize
 
-    def add(address: str, by: str) -> str:
+    @functools.cache  # many registers have one offset, from different pointers
+    def distance(by: str) -> str:
         if offset.bits < 64:
             by = m.convert("sext" if offset.kind == "int" else "zext", register(offset), "i64", by)
-        return m.op("add", "i64", address, by if size == 1 else m.op("mul", "i64", by, str(size)))
+        return by if size == 1 else m.op("mul", "i64", by, str(size))
 
-    return _each(w, o, add)
+    return _each(w, o, lambda address, by: address if by == "0" else m.op("add", "i64", address, distance(by)))
 
 
 @operation("extern")
