@@ -110,3 +110,27 @@ def test_operands_in_parts_are_words_through_the_loop(
     found = c.numpy()
     run(text, [a.view(torch.uint8).numpy(), given.view(torch.uint8).numpy(), found], turns * step)
     np.testing.assert_allclose(found, halved(a.double().numpy(), b.double().numpy(), step), rtol=1e-6)
+
+
+@triton.jit
+def batched_kernel(a, b, c, inner, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    batches, rows = tl.arange(0, B)[:, None, None], tl.arange(0, M)[None, :, None]
+    columns, terms = tl.arange(0, N)[None, None, :], tl.arange(0, K)
+    acc = tl.zeros((B, M, N), tl.float32)
+    for start in range(0, inner, K):
+        left = tl.load(a + (batches * M + rows) * inner + start + terms[None, None, :])
+        right = tl.load(b + (batches * inner + start + terms[None, :, None]) * N + columns)
+        acc = tl.dot(left, right, acc)
+    tl.store(c + (batches * M + rows) * N + columns, acc)
+
+
+def test_batches_go_in_parts() -> None:
+    batches, rows, columns, step = 2, 32, 16, 32
+    generator = torch.Generator().manual_seed(0)
+    sizes = (batches, rows, TURNS * step), (batches, TURNS * step, columns)
+    a, b = (torch.randint(-8, 9, size, generator=generator).half() for size in sizes)
+    c = torch.zeros(batches, rows, columns)
+    text = compiled(batched_kernel, a, b, c, TURNS * step, B=batches, M=rows, N=columns, K=step)
+    assert text.llvm.count("cp.async.wait_group") == 3  # before the loop, in it and behind it
+    run(text, [a.view(torch.uint8).numpy(), b.view(torch.uint8).numpy(), c.numpy()], TURNS * step)
+    np.testing.assert_array_equal(c.numpy(), (a.double() @ b.double()).numpy())
