@@ -7,8 +7,9 @@
 #include "device.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
+
+extern char **environ;
 
 enum { CONSTEXPR = 1, NOT_SPECIALISED = 2, ANNOTATED = 4 };
 enum { CUDA = 1, ALIGNMENT = 16, MOST_PARAMETERS = 64 };
@@ -144,9 +145,15 @@ static int find(const Launcher *launcher, PyObject *const *args, Py_ssize_t coun
 
 /* -- launches ---------------------------------------------------------------------------------------- */
 
+/* One pass over the environment for all switches: `getenv` would take one for each. */
 static bool switched(const Launcher *launcher) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(launcher->switches); i++) {
-        if (getenv(PyBytes_AS_STRING(PyTuple_GET_ITEM(launcher->switches, i))) != NULL) return true;
+    for (char **each = environ; each != NULL && *each != NULL; each++) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(launcher->switches); i++) {
+            PyObject *name = PyTuple_GET_ITEM(launcher->switches, i);
+            const char *text = PyBytes_AS_STRING(name);
+            size_t length = (size_t)PyBytes_GET_SIZE(name);
+            if (**each == *text && strncmp(*each, text, length) == 0 && (*each)[length] == '=') return true;
+        }
     }
     return PyList_GET_SIZE(launcher->hooks) > 0;
 }
@@ -212,22 +219,30 @@ static int grid_sizes(const Launch *self, PyObject *const *args, Py_ssize_t coun
     return status;
 }
 
-/* An entry: (weak reference to the kernel, captured names, name, what raises for a status that the driver refuses with, the
- * driver's functions, function, context, threads, shared). */
-static int start(PyObject *entry, const Found *found, Py_ssize_t count, const unsigned *sizes) {
+/* What Python tells of a launch: (weak reference to the kernel, captured names, name, what raises for a status that the
+ * driver refuses with, the driver's functions, function, context, threads, shared). An entry has the first four and, as
+ * bytes, the call that the rest makes. NULL with an exception. */
+static PyObject *make_entry(PyObject *told) {
     unsigned long long driver[4], function, context;
     unsigned threads, shared;
     PyObject *kernel, *captured, *name, *refused;
-    if (!PyArg_ParseTuple(entry, "OOUO(KKKK)KKII", &kernel, &captured, &name, &refused, &driver[0], &driver[1], &driver[2], &driver[3],
+    if (!PyArg_ParseTuple(told, "OOUO(KKKK)KKII", &kernel, &captured, &name, &refused, &driver[0], &driver[1], &driver[2], &driver[3],
                           &function, &context, &threads, &shared)) {
-        return -1;
+        return NULL;
     }
+    DeviceCall call = {driver[0], driver[1], driver[2], driver[3], function, context, 0, threads, shared};
+    return Py_BuildValue("(OOOOy#)", kernel, captured, name, refused, &call, (Py_ssize_t)sizeof call);
+}
+
+static int start(PyObject *entry, const Found *found, Py_ssize_t count, const unsigned *sizes) {
+    DeviceCall call;
+    memcpy(&call, PyBytes_AS_STRING(PyTuple_GET_ITEM(entry, 4)), sizeof call);
+    call.device = found->device;
     int64_t words[MOST_PARAMETERS];
     size_t nwords = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (found->passed[i]) words[nwords++] = found->words[i];
     }
-    DeviceCall call = {driver[0], driver[1], driver[2], driver[3], function, context, found->device, threads, shared};
     return device_call(&call, sizes, words, nwords * sizeof *words);
 }
 
@@ -346,7 +361,9 @@ static PyObject *launcher_learn(PyObject *self, PyObject *args) {
     int status = all == NULL || tensor_prepare() < 0 ? -1 : !tensor_raw() ? 0 :
         find((Launcher *)self, PySequence_Fast_ITEMS(all), PyTuple_GET_SIZE(given), names, &found);
     if (status > 0) {
-        status = PyDict_SetItem(((Launcher *)self)->entries, found.key, entry) < 0 ? -1 : 1;
+        PyObject *made = make_entry(entry);
+        status = made == NULL || PyDict_SetItem(((Launcher *)self)->entries, found.key, made) < 0 ? -1 : 1;
+        Py_XDECREF(made);
         Py_DECREF(found.key);
     }
     Py_XDECREF(keys);

@@ -1,142 +1,50 @@
 """`python -m benchmarks.tile_gpu [kernel …]`: milliseconds on a GPU by stator's compiler and by the installed Triton.
 
-Each kernel is run by both on the same tensors, which are compared; times are medians of CUDA events around launches in
-turn, behind a flush of the cache. Compile times are of kernels that are in no cache; a launch is what the host needs.
+Each kernel is run by both on the same tensors, and beside PyTorch (cuBLAS for products); results are compared. Times
+are of CUDA events around launches in turn, behind a flush of the cache, forwards and backwards alternately; a speed is
+the median over turns of the ratio within a turn. Compiling is a launch of a kernel that has never been compiled, with
+what it loads and one run, in turn as well, the median of some; nothing comes from a cache but what a language keeps for
+every kernel. A launch is what the host needs.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import os
 import statistics
-import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-TEXTS = Path(__file__).with_name("texts.py")
-Launch = Callable[[Any], Any]
+from benchmarks.tile_gpu.cases import LANGUAGES, Case, cases, kernels
+
+COLUMNS = (
+    "kernel", "stator ms", "triton ms", "torch ms", "times Triton's speed", "times torch's speed", "stator compiles ms",
+    "triton compiles ms",
+)  # fmt: skip
+NAN = float("nan")
 
 
-class Case(NamedTuple):
-    """A launch of a kernel of either language, and the tensor that it writes and what that should be."""
-
-    name: str
-    launch: Launch
-    found: torch.Tensor
-    expected: Callable[[], torch.Tensor]
-
-
-def languages() -> dict[str, Any]:
-    """The kernels' file as a module of each language."""
-    found = {}
-    for name, triton, tl in (
-        ("stator", "stator.tile", "stator.tile.language"),
-        ("triton", "triton", "triton.language"),
-    ):
-        text = TEXTS.read_text(encoding="utf-8")
-        text = text.replace("import triton.language as tl", f"import {tl} as tl")
-        text = text.replace("import triton\n", f"import {triton} as triton\n")
-        place = Path(tempfile.mkdtemp()) / f"{name}_kernels.py"
-        place.write_text(text, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location(place.stem, place)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[place.stem] = module
-        spec.loader.exec_module(module)
-        found[name] = module
-    return found
-
-
-def cdiv(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def cases() -> Iterator[Case]:
-    """All kernels, the tensors of each made when it is its turn."""
-    n = 1 << 26
-    x, y = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
-    out = torch.empty_like(x)
-    yield Case(
-        "add", lambda m: m.add_kernel[(cdiv(n, 1024),)](x, y, out, n, BLOCK=1024), out, lambda: x + y
-    )  # fmt: skip
-    yield Case(
-        "dropout",
-        lambda m: m.dropout_kernel[(cdiv(n, 1024),)](x, out, n, 0.5, 123, BLOCK=1024),
-        out,
-        lambda: torch.where(out != 0, x * 2, 0.0),
-    )
-    for columns in (1024, 8192):
-        rows = 1 << 25 >> columns.bit_length() - 1
-        a = torch.randn(rows, columns, device="cuda")
-        b = torch.empty_like(a)
-        warps = 4 if columns == 1024 else 8
-        yield Case(
-            f"softmax {columns}",
-            lambda m, a=a, b=b, r=rows, c=columns, w=warps: m.softmax_kernel[(r,)](b, a, c, c, BLOCK=c, num_warps=w),
-            b,
-            lambda a=a: a.softmax(-1),
-        )
-        weight, bias = torch.randn(columns, device="cuda"), torch.randn(columns, device="cuda")
-        yield Case(
-            f"layer_norm {columns}",
-            lambda m, a=a, b=b, r=rows, c=columns, w=warps, p=weight, q=bias: m.layer_norm_kernel[(r,)](
-                a, b, p, q, c, c, 1e-5, BLOCK=c, num_warps=w
-            ),
-            b,
-            lambda a=a, c=columns, p=weight, q=bias: torch.nn.functional.layer_norm(a, (c,), p, q),
-        )
-    size = 4096
-    left, right = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
-    product = torch.empty_like(left)
-    for bm, bn, bk, warps, stages in ((128, 128, 32, 4, 3), (128, 256, 64, 8, 3), (128, 128, 64, 8, 3)):
-        grid = (cdiv(size, bm) * cdiv(size, bn),)
-        yield Case(
-            f"matmul {bm}/{bn}/{bk} w{warps} s{stages}",
-            lambda m, g=grid, bm=bm, bn=bn, bk=bk, w=warps, s=stages: m.matmul_kernel[g](
-                left, right, product, size, size, size, size, 1, size, 1, size, 1,
-                BM=bm, BN=bn, BK=bk, GROUP=8, num_warps=w, num_stages=s,
-            ),
-            product,
-            lambda: left @ right,
-        )  # fmt: skip
-    heads, length, d = 64, 2048, 64
-    q, k, v = (torch.randn(heads, length, d, device="cuda", dtype=torch.float16) for _ in range(3))
-    result = torch.empty_like(q)
-    for causal in (False, True):
-        yield Case(
-            f"attention{' causal' if causal else ''}",
-            lambda m, causal=causal: m.attention_kernel[(length // 128, heads)](
-                q, k, v, result, 0.125, length * d, d, length,
-                BM=128, BN=64, D=d, CAUSAL=causal, num_warps=4, num_stages=3,
-            ),
-            result,
-            lambda causal=causal: torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, is_causal=causal, scale=0.125
-            ),
-        )  # fmt: skip
-
-
-def milliseconds(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """The median of each, in turn, with a cold cache."""
+def milliseconds(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
+    """The times of each, turn by turn, with a cold cache."""
     flush = torch.empty(1 << 26, dtype=torch.int32, device="cuda")
     times: dict[str, list[float]] = {name: [] for name in calls}
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
-        for name, call in calls.items():
+    end, order = time.perf_counter() + seconds, list(calls)
+    while time.perf_counter() < end or len(times[order[0]]) < 5:
+        for name in order:
             flush.zero_()
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            call()
+            calls[name]()
             stop.record()
             torch.cuda.synchronize()
             times[name].append(start.elapsed_time(stop))
-    return {name: statistics.median(found) for name, found in times.items()}
+        order.reverse()
+    return times
 
 
 def launch_microseconds(call: Callable[[], Any], count: int = 300) -> float:
@@ -151,41 +59,63 @@ def launch_microseconds(call: Callable[[], Any], count: int = 300) -> float:
     return 1e6 * best
 
 
-def measure(case: Case, modules: dict[str, Any], seconds: float) -> tuple[list[str], list[Any]]:
+def compile_milliseconds(case: Case, languages: list[str], rounds: int) -> dict[str, list[float]]:
+    """What a first launch takes, of kernels that no cache has."""
+    times: dict[str, list[float]] = {name: [] for name in languages}
+    for _ in range(rounds):
+        for name in languages:
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ["STATOR_CACHE_DIR"] = folder
+                module = kernels(name)
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                case.launch(module)
+                torch.cuda.synchronize()
+                times[name].append(1e3 * (time.perf_counter() - start))
+    return times
+
+
+def speed(ours: list[float], theirs: list[float]) -> float:
+    """How many times as fast, by what was measured in the same turns."""
+    return statistics.median([b / a for a, b in zip(ours, theirs, strict=True)]) if ours and theirs else NAN
+
+
+def measure(case: Case, modules: dict[str, Any], seconds: float, rounds: int) -> tuple[list[str], list[str]]:
     """A row of the table, and remarks of what went wrong."""
-    calls, compiled, remarks = {}, {}, []
+    calls, remarks = {}, []
     for name, module in modules.items():
         case.found.zero_()
-        start = time.perf_counter()
         try:
             case.launch(module)
             torch.cuda.synchronize()
-            compiled[name] = time.perf_counter() - start
             torch.testing.assert_close(case.found, case.expected(), rtol=2e-2, atol=2e-2)
             calls[name] = lambda module=module: case.launch(module)
         except Exception:
             remarks.append(f"{case.name} by {name}:\n{traceback.format_exc()[-1500:]}")
     if not calls:
         return [], remarks
-    calls["torch"] = case.expected
-    found = milliseconds(calls, seconds)
-    ours, theirs = found.get("stator", float("nan")), found.get("triton", float("nan"))
-    numbers = [f"{ours:.4f}", f"{theirs:.4f}", f"{found['torch']:.4f}", f"{theirs / ours:.3f}"]
-    numbers += [f"{1e3 * compiled.get(name, float('nan')):.0f}" for name in modules]
-    return [case.name, *numbers], remarks
+    compiled = compile_milliseconds(case, list(calls), rounds)
+    times = milliseconds({**calls, "torch": case.expected}, seconds)
+    ours = times.get("stator", [])
+    found = [f"{statistics.median(times.get(name) or [NAN]):.4f}" for name in (*LANGUAGES, "torch")]
+    found += [f"{speed(ours, times.get(name, [])):.3f}" for name in ("triton", "torch")]
+    found += [f"{statistics.median(compiled.get(name) or [NAN]):.0f}" for name in LANGUAGES]
+    return [case.name, *found], remarks
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kernels", nargs="*")
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of measuring a kernel")
+    parser.add_argument("--rounds", type=int, default=5, help="how often a kernel is compiled")
     given = parser.parse_args()
-    modules = languages()
-    print("kernel | stator ms | triton ms | torch ms | times Triton's speed | stator compiles ms | triton compiles ms")
+    os.environ["TRITON_CACHE_DIR"], os.environ["TRITON_ALWAYS_COMPILE"] = tempfile.mkdtemp(), "1"
+    modules = {name: kernels(name) for name in LANGUAGES}
+    print(" | ".join(COLUMNS))
     for case in cases():
         if given.kernels and not any(case.name.startswith(name) for name in given.kernels):
             continue
-        row, remarks = measure(case, modules, given.seconds)
+        row, remarks = measure(case, modules, given.seconds, given.rounds)
         print(" | ".join(row), *remarks, sep="\n", flush=True)
     x = torch.zeros(1024, device="cuda")
     for name, module in modules.items():

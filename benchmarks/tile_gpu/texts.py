@@ -66,7 +66,7 @@ def matmul_kernel(
         b_ptrs += BK * bk
     offs_cm, offs_cn = pid_m * BM + tl.arange(0, BM), pid_n * BN + tl.arange(0, BN)
     places = c + offs_cm[:, None] * cm + offs_cn[None, :] * cn
-    tl.store(places, acc.to(tl.float16), mask=(offs_cm[:, None] < M) & (offs_cn[None, :] < N))
+    tl.store(places, acc.to(c.dtype.element_ty), mask=(offs_cm[:, None] < M) & (offs_cn[None, :] < N))
 
 
 @triton.jit

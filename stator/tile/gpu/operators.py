@@ -43,6 +43,11 @@ _SCRATCH = Attribute("bytes, or -1", lambda value: type(value) is int and value 
 _TYPE = Attribute("a type", lambda value: isinstance(value, Type))
 _COUNT = Attribute("an int of at least 0", lambda value: type(value) is int and value >= 0, default=0)
 _ORDER = OPERATORS["permute"].attributes["order"]
+_START = Attribute(
+    "the place of an element, or None",
+    lambda value: value is None or (isinstance(value, tuple) and all(type(i) is int and i >= 0 for i in value)),
+    default=None,
+)
 
 
 def with_layouts(rule: Rule, layouts: LayoutRule) -> Rule:
@@ -109,9 +114,14 @@ def _one_slot(type_: Type) -> Shared:
 def _load(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
     count(types, 1)
     _one_slot(types[0])
-    layout = attrs["layout"]
-    require(layout.shape == types[0].shape, f"{layout} is no layout of {types[0]}")
-    return (Type(content(types[0]), types[0].shape, layout),)
+    layout, start = attrs["layout"], attrs["start"]
+    if start is None:
+        require(layout.shape == types[0].shape, f"{layout} is no layout of {types[0]}")
+    else:
+        require(len(start) == layout.rank == types[0].rank, f"{start} is no element of {types[0]}")
+        fits = [not s % n and s + n <= m for s, n, m in zip(start, layout.shape, types[0].shape, strict=True)]
+        require(all(fits), f"a part of {layout.shape} does not begin at {start} of {types[0]}")
+    return (Type(content(types[0]), layout.shape, layout),)
 
 
 def _store(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
@@ -222,7 +232,8 @@ _add("local_alloc", _alloc, "a buffer in shared memory, at `offset` bytes once t
      type=_TYPE, offset=_SCRATCH)  # fmt: skip
 _add("local_index", _index, "one slot of a buffer", "")
 _add("local_permute", _permuted, "the same buffer as a tile whose axis i is axis order[i]", "", order=_ORDER)
-_add("local_load", _load, "what lies in a buffer", "reads", layout=_LAYOUT)
+_add("local_load", _load, "what lies in a buffer, or the part of it from `start` on that the layout is of", "reads",
+     layout=_LAYOUT, start=_START)  # fmt: skip
 _add("local_store", _store, "writes a tile to a buffer", "writes")
 _COPIED = {name: row for name, row in OPERATORS["load"].attributes.items() if name != "volatile"}
 _add("async_copy", _copy, "what a load of these operands gives goes to a buffer, some time before `async_wait` is over",

@@ -18,6 +18,7 @@ from stator.tile.gpu.assign import assign
 from stator.tile.gpu.barriers import insert_barriers
 from stator.tile.gpu.operators import GPU_OPERATORS, verify
 from stator.tile.gpu.pipelining import pipeline_loops
+from stator.tile.gpu.prefetch import prefetch_products
 from stator.tile.gpu.simplify import join_equal, leave_loops, remove_unused
 from stator.tile.ir.core import Function, Module
 from stator.tile.ir.operators import OPERATORS
@@ -47,6 +48,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("join_laid_out", lambda function, choices: join_equal(function, GPU_OPERATORS)),
     Pass("leave_loops", lambda function, choices: leave_loops(function, GPU_OPERATORS)),
     Pass("pipeline", lambda function, choices: pipeline_loops(function, choices.num_stages)),
+    Pass("prefetch", lambda function, choices: prefetch_products(function)),
     Pass("join_copied", lambda function, choices: join_equal(function, GPU_OPERATORS)),
     Pass("leave_loops_copied", lambda function, choices: leave_loops(function, GPU_OPERATORS)),
     Pass("remove_unused", lambda function, choices: remove_unused(function, GPU_OPERATORS)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from stator.tile.layouts.bits import Span, apply
-from stator.tile.layouts.linear import LANES, Holder, Layout, LayoutError
+from stator.tile.layouts.linear import LANES, Base, Holder, Layout, LayoutError, flat
 from stator.tile.layouts.memory import Shared
 
 #: Bytes that a thread moves at once, at most; bytes of a bank, and how many there are.
@@ -48,10 +48,10 @@ class Access:
 
 
 def offsets(layout: Layout, shared: Shared) -> tuple[list[int], list[int], list[int]]:
-    """What each bit of register, lane and warp adds to the offset."""
-    if layout.shape != shared.shape:
+    """What each bit of register, lane and warp adds to the offset; the layout may be of a part of what lies there."""
+    if len(layout.shape) != shared.rank or any(n > m for n, m in zip(layout.shape, shared.shape, strict=True)):
         raise LayoutError(f"a tile of {layout.shape} does not lie in {shared.shape}")
-    columns = [apply(shared.places, column) for column in layout.columns]
+    columns = [apply(shared.places, flat(shared.shape, base)) for base in layout.bases]
     registers = len(layout.register)
     return columns[:registers], columns[registers : registers + LANES], columns[registers + LANES :]
 
@@ -66,16 +66,20 @@ def _width(registers: Sequence[int], threads: Sequence[int], shared: Shared, ite
     return width
 
 
-def plan_access(layout: Layout, shared: Shared, itemsize: int) -> Access:
-    """The vectors of every thread. `itemsize` is in bytes."""
+def plan_access(layout: Layout, shared: Shared, itemsize: int, start: Base | None = None) -> Access:
+    """The vectors of every thread. `itemsize` is in bytes.
+
+    Of a part of what lies there, `start` is its first element: a multiple of its size along each axis.
+    """
     registers, lane, warp = offsets(layout, shared)
+    first = 0 if start is None else shared.offset_of(start)
     width = _width(registers, [*lane, *warp], shared, itemsize)
     found: dict[int, list[list[int]]] = {}
     for register in range(layout.registers):
-        offset = apply(registers, register)
+        offset = first ^ apply(registers, register)
         places = found.setdefault(offset // width, [[] for _ in range(width)])
         places[offset % width].append(register)
-    vectors = tuple([Vector(first * width, tuple(map(tuple, places))) for first, places in found.items()])
+    vectors = tuple([Vector(number * width, tuple(map(tuple, places))) for number, places in found.items()])
     mine = own = 0
     for offset in (*lane, *warp):
         mine |= offset
@@ -114,10 +118,11 @@ class Matrices:
     groups: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
-def plan_matrices(layout: Layout, shared: Shared, itemsize: int) -> Matrices | None:
+def plan_matrices(layout: Layout, shared: Shared, itemsize: int, start: Base | None = None) -> Matrices | None:
     """How `ldmatrix` loads an operand of elements of 16 bits; None where it cannot.
 
     It gives lane t two neighbours of row t / 4 of each 8x8 matrix, or of its transpose, from rows of 16 bytes.
+    `start` is as for `plan_access`.
     """
     if itemsize != 2 or layout.registers < 2 or shared.padding[0]:
         return None
@@ -129,13 +134,14 @@ def plan_matrices(layout: Layout, shared: Shared, itemsize: int) -> Matrices | N
         rows = [registers[0], *lane[:2]]
     else:
         return None
-    if any(offset % 8 for offset in (*rows, *registers[1:], *warp)):
+    first = 0 if start is None else shared.offset_of(start)
+    if any(offset % 8 for offset in (*rows, *registers[1:], *warp, first)):
         return None
     inside = min(len(registers) - 1, 2)
     groups = []
     for number in range(0, layout.registers, 2 << inside):
         words = tuple([(number + 2 * i, number + 2 * i + 1) for i in range(1 << inside)])
-        groups.append((apply(registers, number), words))
+        groups.append((first ^ apply(registers, number), words))
     more = [*registers[1 : 1 + inside], *[0] * (2 - inside)]
     return Matrices(not direct, (*rows, *more), tuple(warp), tuple(groups))
 

@@ -15,7 +15,7 @@ from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.types import DType, Element
 from stator.tile.layouts.access import Access, Matrices, plan_access, plan_matrices
 from stator.tile.layouts.conversion import ThroughShared, plan_conversion
-from stator.tile.layouts.linear import Layout
+from stator.tile.layouts.linear import Base, Layout
 from stator.tile.layouts.memory import Shared
 from stator.tile.nvidia.access import global_load
 from stator.tile.nvidia.exchange import fetch
@@ -102,9 +102,9 @@ def _loaded(w: Writer, element: Element, plan: Access, places: Places, count: in
     return found
 
 
-def _places(w: Writer, value: Value, layout: Layout) -> tuple[Access, Places, DType]:
+def _places(w: Writer, value: Value, layout: Layout, start: Base | None = None) -> tuple[Access, Places, DType]:
     dtype, shared = content(value.type), buffer(value.type)
-    plan = plan_access(layout, shared, dtype.itemsize)
+    plan = plan_access(layout, shared, dtype.itemsize, start)
     (base,) = w.get(value)
     return plan, Places(w, base, plan.lane, plan.warp, shared, dtype.itemsize), dtype
 
@@ -120,21 +120,33 @@ def local_store(w: Writer, o: Operation) -> Results:
 
 @operation("local_load")
 def local_load(w: Writer, o: Operation) -> Results:
-    layout, source = layout_of(o.result), o.operands[0]
+    layout, source, start = layout_of(o.result), o.operands[0], o.attrs["start"]
     dtype, shared = content(source.type), buffer(source.type)
-    matrices = plan_matrices(layout, shared, dtype.itemsize)
-    if matrices is not None:
-        return [_matrices(w, source, matrices, layout)]
-    plan, places, _ = _places(w, source, layout)
-    return [_loaded(w, dtype, plan, places, layout.registers)]
+    plan = plan_matrices(layout, shared, dtype.itemsize, start)
+    if plan is None:
+        access, places, _ = _places(w, source, layout, start)
+        found = _loaded(w, dtype, access, places, layout.registers)
+        if o.result in w.are_words:
+            return [[w.word(dtype, found[place : place + 2]) for place in range(0, len(found), 2)]]
+        return [found]
+    words = _matrices(w, source, plan, layout)
+    if o.result in w.are_words:
+        return [words]
+    return [[number for word in words for number in _halves(w, dtype, word)]]
+
+
+def _halves(w: Writer, dtype: DType, word: str) -> Registers:
+    kind = memory(dtype)
+    pair = w.code.value(f"bitcast i32 {word} to <2 x {kind}>")
+    return [unpack(w.m, dtype, value) for value in w.parts(kind, 2, pair)]
 
 
 def _matrices(w: Writer, source: Value, plan: Matrices, layout: Layout) -> Registers:
-    """Words of two elements, of one, two or four matrices of 8 by 8 at a time."""
+    """Words of two neighbouring registers, of one, two or four matrices of 8 by 8 at a time."""
     dtype = content(source.type)
     (base,) = w.get(source)
     places = Places(w, base, plan.lane, plan.warp, buffer(source.type), dtype.itemsize)
-    found = [""] * layout.registers
+    found = [""] * (layout.registers // 2)
     for offset, words in plan.groups:
         count = len(words)
         names = ", ".join([f"${i}" for i in range(count)])
@@ -142,11 +154,8 @@ def _matrices(w: Writer, source: Value, plan: Matrices, layout: Layout) -> Regis
         text = f"ldmatrix.sync.aligned.m8n8.x{count}{way}.shared.b16 {{{names}}}, [${count}];"
         address = w.code.value(f"ptrtoint ptr addrspace(3) {places.at(offset)} to i32")
         loaded = w.assembly(text, ["=r"] * count + ["r"], ["i32"] * count, [("i32", address)])
-        for word, registers in zip(loaded, words, strict=True):
-            kind = memory(dtype)
-            pair = w.code.value(f"bitcast i32 {word} to <2 x {kind}>")
-            for register, value in zip(registers, w.parts(kind, 2, pair), strict=True):
-                found[register] = unpack(w.m, dtype, value)
+        for word, (first, _) in zip(loaded, words, strict=True):
+            found[first // 2] = word
     return found
 
 

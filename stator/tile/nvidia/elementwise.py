@@ -5,6 +5,7 @@ Neighbours: `stator.tile.cpu.elementwise` has the table that is shared, `formula
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from stator.tile.cpu import casts as shared_casts
@@ -60,6 +61,15 @@ def _row(w: Writer, o: Operation) -> Results:
 HANDLERS.update(dict.fromkeys(ROWS, _row))
 
 
+@operation("mul", "mulhi")
+def multiply(w: Writer, o: Operation) -> Results:
+    """Half of a product, whose other half may be wanted too."""
+    if not w.wide.wants(o):
+        return _row(w, o)
+    half = 0 if o.op == "mul" else 1
+    return _each(w, o, lambda a, b: w.wide.product(w.m, _dtype(o), a, b)[half])
+
+
 @operation("eq", "ne", "lt", "le", "gt", "ge")
 def compare(w: Writer, o: Operation) -> Results:
     element = o.operands[0].type.element
@@ -95,12 +105,13 @@ def addptr(w: Writer, o: Operation) -> Results:
     assert isinstance(pointer, Pointer) and isinstance(offset, DType)
     m, size = w.m, pointer.to.itemsize
 
-    def add(address: str, by: str) -> str:
+    @functools.cache  # many registers have one offset, from different pointers
+    def distance(by: str) -> str:
         if offset.bits < 64:
             by = m.convert("sext" if offset.kind == "int" else "zext", register(offset), "i64", by)
-        return m.op("add", "i64", address, by if size == 1 else m.op("mul", "i64", by, str(size)))
+        return by if size == 1 else m.op("mul", "i64", by, str(size))
 
-    return _each(w, o, add)
+    return _each(w, o, lambda address, by: address if by == "0" else m.op("add", "i64", address, distance(by)))
 
 
 @operation("extern")

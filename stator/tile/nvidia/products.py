@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from stator.tile.cpu.casts import cast, memory, pack, register
+from stator.tile.cpu.casts import cast, register
 from stator.tile.cpu.refused import Refused
 from stator.tile.gpu.operators import buffer, content
 from stator.tile.ir.core import Operation, Value
@@ -100,11 +100,25 @@ def dot(w: Writer, o: Operation) -> Results:
 def _by_tensor_cores(w: Writer, o: Operation, by: Instruction) -> Registers:
     left, right, acc = o.operands
     places = w.places(acc)
-    operands = []
-    for value, outer in ((left, -2), (right, -1)):
-        want = operand_places(places, value.type.shape, outer, by.width)
-        operands.append((fetch(w, value.type.element, w.get(value), w.places(value), want), want))
+    operands = [_operand(w, value, outer, by, places) for value, outer in ((left, -2), (right, -1))]
     return _Tiles(w, by, places, operands, o.attrs["precision"]).run(w.get(acc))
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """An operand's registers where the instruction wants them, or its words if it has such."""
+
+    registers: Registers
+    places: Places
+    are_words: bool
+
+
+def _operand(w: Writer, value: Value, outer: int, by: Instruction, result: Places) -> _Taken:
+    want = operand_places(result, value.type.shape, outer, by.width)
+    if value in w.are_words:
+        assert w.places(value) == want, "the rule of `mma` wants its operands so"
+        return _Taken(w.get_words(value), want, are_words=True)
+    return _Taken(fetch(w, value.type.element, w.get(value), w.places(value), want), want, are_words=False)
 
 
 class _Tiles:
@@ -115,17 +129,17 @@ class _Tiles:
         w: Writer,
         by: Instruction,
         places: Places,
-        operands: Sequence[tuple[Registers, Places]],
+        operands: Sequence[_Taken],
         precision: str,
     ) -> None:
         self.w, self.by, self.places = w, by, places
-        (self.left, self.left_places), (self.right, self.right_places) = operands
+        self.operands = operands
         self.split = by.name == "tf32" and precision != "tf32"
         self.words: dict[tuple[int, ...], list[str]] = {}
 
     def run(self, sums: Registers) -> Registers:
         shape, found = self.places.shape, list(sums)
-        inner = self.left_places.shape[-1]
+        inner = self.operands[0].places.shape[-1]
         for start in range(0, inner, self.by.inner):
             for each in self.places.elements:
                 *batch, row, column = coordinates(each, shape)
@@ -154,13 +168,14 @@ class _Tiles:
         """A word of an operand; of tf32 with more precision two, what is rounded and what is left."""
         key = (side, *batch, *place)
         if key not in self.words:
-            registers, places = ((self.left, self.left_places), (self.right, self.right_places))[side]
-            step = (0, 1) if side == 0 else (1, 0)
-            values = [
-                registers[places.at[element_at([*batch, place[0] + step[0] * i, place[1] + step[1] * i], places.shape)]]
-                for i in range(self.by.width)
-            ]
-            self.words[key] = self._as_words(values)
+            taken, step = self.operands[side], (0, 1) if side == 0 else (1, 0)
+            (row, column), (down, over) = place, step
+            neighbours = [[*batch, row + i * down, column + i * over] for i in range(self.by.width)]
+            numbers = [taken.places.at[element_at(each, taken.places.shape)] for each in neighbours]
+            if taken.are_words:
+                self.words[key] = [taken.registers[numbers[0] // self.by.width]]
+            else:
+                self.words[key] = self._as_words([taken.registers[number] for number in numbers])
         return self.words[key]
 
     def _as_words(self, values: Sequence[str]) -> list[str]:
@@ -171,9 +186,7 @@ class _Tiles:
                 return [whole]
             rest = m.op("fsub", "float", values[0], m.bits("i32", "float", whole))
             return [whole, self._tf32(rest)]
-        type_ = memory(self.by.dtype)
-        kind, vector = w.vector(type_, [pack(m, self.by.dtype, value) for value in values])
-        return [w.code.value(f"bitcast {kind} {vector} to i32")]
+        return [w.word(self.by.dtype, values)]
 
     def _tf32(self, value: str) -> str:
         (found,) = self.w.assembly("cvt.rna.tf32.f32 $0, $1;", ["=r", "f"], ["i32"], [("float", value)], effects=False)

@@ -1,6 +1,7 @@
 """Goes through a function of tile IR with layouts and writes the code of a thread: values, control flow, parameters.
 
-A value is a list of texts of LLVM, one for each register of its layout; a scalar is one. What an operator becomes is a
+A value is a list of texts of LLVM, one for each register of its layout, or for two where `words` says so; a scalar is
+one. What an operator becomes is a
 row of a table that other files fill, each for its own operators. Regions become blocks, and what they carry phis.
 Neighbours: `threads` has what a thread can do, `kernel` makes the module around it.
 """
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from stator.tile.cpu.casts import register
+from stator.tile.cpu.casts import memory, pack, register
 from stator.tile.cpu.code import literal
 from stator.tile.cpu.refused import Refused
 from stator.tile.gpu.scratch import scratch_bytes
@@ -21,6 +22,8 @@ from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia.hazards import Hazards, pointers_of
 from stator.tile.nvidia.places import Places, bits_of
 from stator.tile.nvidia.threads import Threads
+from stator.tile.nvidia.wide import WideProducts
+from stator.tile.nvidia.words import word_values
 
 Registers: TypeAlias = list[str]
 Results: TypeAlias = list[Registers]
@@ -60,11 +63,35 @@ class Writer(Threads):
         self._once = Places((), (), (0,) * LANES, (0,) * bits_of(warps))
         self.strings: dict[str, str] = {}
         self.hazards = Hazards(function)
+        self.wide = WideProducts(function)
+        self.are_words = word_values(function)
 
     # ---- values
 
     def get(self, value: Value) -> Registers:
+        assert value not in self.are_words, f"{value} has words, which products alone take"
         return self.values[value]
+
+    def get_words(self, value: Value) -> Registers:
+        """Words of 32 bits, of two neighbouring registers each."""
+        found = self.values[value]
+        if value in self.are_words:
+            return found
+        element = value.type.element
+        return [self.word(element, found[place : place + 2]) for place in range(0, len(found), 2)]
+
+    def word(self, element: Element, values: Sequence[str]) -> str:
+        """Numbers side by side in 32 bits."""
+        kind, vector = self.vector(memory(element), [pack(self.m, element, value) for value in values])
+        return vector if kind == "i32" else self.code.value(f"bitcast {kind} {vector} to i32")
+
+    def like(self, value: Value, other: Value) -> Registers:
+        """A value as registers or words, whichever another one of its type has."""
+        return self.get_words(value) if other in self.are_words else self.get(value)
+
+    def number_type(self, value: Value) -> str:
+        """The type of what a value is a list of."""
+        return "i32" if value in self.are_words else register(value.type.element)
 
     def places(self, value: Value) -> Places:
         """Who holds which elements of a value; of a scalar every thread all."""
@@ -135,11 +162,14 @@ class Writer(Threads):
 
     # ---- operations
 
-    def block(self, block: Block) -> Results:
-        """All but the terminator; what its operands are."""
+    def block(self, block: Block, like: Sequence[Value] = ()) -> Results:
+        """All but the terminator; what its operands are, as what values of theirs have."""
+        around = dict(self.wide.known)
         for each in block.operations[:-1]:
             self.operation(each)
-        return [self.values[operand] for operand in block.operations[-1].operands]
+        self.wide.known = around
+        operands = block.operations[-1].operands
+        return [self.like(*pair) for pair in zip(operands, like or operands, strict=True)]
 
     def operation(self, o: Operation) -> None:
         match o.op:
@@ -193,7 +223,7 @@ class Writer(Threads):
         before = self.hazards.since
         self.hazards.again(o)
         (lower,), (upper,), (step,) = (self.get(operand) for operand in o.operands[:3])
-        starts = [[lower], *[self.get(operand) for operand in o.operands[3:]]]
+        starts = [[lower], *[self.like(*pair) for pair in zip(o.operands[3:], body.args[1:], strict=True)]]
         head, inside, end = (self.code.fresh(name) for name in ("head", "body", "end"))
         loop = _Loop(self, body.args, starts, head)
         signed = getattr(body.args[0].type.element, "kind", "") == "int"
@@ -201,7 +231,7 @@ class Writer(Threads):
         (index,) = loop.phis[0]
         self.code.branch(self._goes_on(type_, signed, index, upper, step), inside, end)
         self.code.block(inside)
-        given = self.block(body)
+        given = self.block(body, body.args[1:])
         after = self.m.op("add", type_, index, step)
         loop.close([[after], *given])
         self.code.block(end)
@@ -253,7 +283,7 @@ class _Loop:
     def close(self, given: Sequence[Registers]) -> None:
         lines, place, label = self.w.code.lines, self.at, self.w.code.label
         for arg, phis, starts, ends in zip(self.args, self.phis, self.starts, given, strict=True):
-            type_ = register(arg.type.element)
+            type_ = self.w.number_type(arg)
             for phi, start, end in zip(phis, starts, ends, strict=True):
                 lines[place] = f"  {phi} = phi {type_} [{start}, %{self.before}], [{end}, %{label}]"
                 place += 1

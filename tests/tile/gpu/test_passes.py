@@ -23,8 +23,8 @@ from tests.tile.gpu.simulated import lowered, run_arrays
 #: A pass → the kernel on which its golden is.
 SHOWN = {
     "join": "transposed", "assign": "scaled_rows", "join_laid_out": "product", "leave_loops": "product",
-    "pipeline": "product", "join_copied": "product", "leave_loops_copied": "product", "remove_unused": "product_f32",
-    "allocate": "product_f32", "barriers": "product_f32",
+    "pipeline": "product", "prefetch": "product", "join_copied": "product", "leave_loops_copied": "product",
+    "remove_unused": "product_f32", "allocate": "product_f32", "barriers": "product_f32",
 }  # fmt: skip
 
 
@@ -85,11 +85,25 @@ def test_a_transposed_tile_is_converted_once_and_stored_in_vectors() -> None:
 def test_products_read_copies_that_are_turns_ahead() -> None:
     found = operations("product", num_stages=4)
     assert [o.attrs["type"].shape for o in found if o.op == "local_alloc"] == [(4, 32, 32), (4, 32, 32)]
-    assert [o.attrs["pending"] for o in found if o.op == "async_wait"] == [2, 0]
+    assert [o.attrs["pending"] for o in found if o.op == "async_wait"] == [2, 2, 0]
     loop = next(o for o in found if o.op == "for")
     inside = [o.op for o in loop.regions[0].walk()]
     assert inside.count("barrier") == 1 and "convert_layout" not in inside and "load" not in inside
     assert [o.op for o in operations("product", num_stages=1)].count("async_copy") == 0
+
+
+def test_products_go_in_parts_whose_first_is_loaded_a_turn_ahead() -> None:
+    found = operations("product")
+    loop = next(o for o in found if o.op == "for")
+    inside = [o for o in loop.regions[0].operations if o.op in ("local_load", "mma", "async_copy", "barrier")]
+    assert [o.op for o in inside] == [
+        "local_load", "local_load", "mma", "async_copy", "async_copy", "barrier", "local_load", "local_load", "mma"
+    ]  # fmt: skip
+    starts = [o.attrs["start"] for o in inside if o.op == "local_load"]
+    assert starts == [(16, 0), (0, 16), (0, 0), (0, 0)]
+    before = found[: found.index(loop)]
+    assert [o.attrs["start"] for o in before if o.op == "local_load"] == [(0, 0), (0, 0)]
+    assert loop.regions[0].operations[-1].operands[-2:] == (inside[-2].result, inside[-3].result)
 
 
 def test_without_tensor_cores_products_read_shared_memory() -> None:

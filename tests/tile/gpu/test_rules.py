@@ -107,6 +107,8 @@ REFUSED = {
     "local_alloc(type=ptr[f16, shared][2, 2, 64, 32, S0])": "is no layout of",
     "local_load(slots, layout=L0)": "has slots: take one",
     "local_load(slot, layout=L4)": "is no layout of",
+    "local_load(slot, layout=L0, start=(0, 0, 0))": "is no element of",
+    "local_load(slot, layout=L0, start=(64, 0))": "does not begin at",
     "local_store(slot, d)": "does not fit",
     "local_index(slot, n)": "has no slots",
     "local_index(slots, x)": "the number of a slot is an i32",

@@ -179,6 +179,24 @@ def test_ldmatrix_fills_the_registers_of_an_operand(shape: tuple[int, int], inde
     assert len(found) == layout.registers * 32 * 4
 
 
+@pytest.mark.parametrize("start", [(0, 0), (0, 16), (0, 48), (64, 32)])
+def test_a_part_lies_where_it_is_in_the_whole(start: tuple[int, int]) -> None:
+    shared = swizzled((128, 64), 8, 1, 8)
+    layout = dot_operand(RESULT, 0, 16, 2)
+    assert layout.shape == (64, 16)
+    access, matrices = plan_access(layout, shared, 2, start), plan_matrices(layout, shared, 2, start)
+    for lane, warp, vector in itertools.product(range(32), range(4), access.vectors):
+        first = vector.offset ^ access.place(lane, warp)
+        for place, registers in enumerate(vector.registers):
+            wanted = [layout.coordinates(register, lane, warp) for register in registers]
+            found = tuple(at - by for at, by in zip(shared.coordinates(first + place), start, strict=True))
+            assert [found] * len(registers) == wanted
+    whole = plan_matrices(layout, shared, 2)
+    assert matrices is not None and whole is not None and matrices.lane == whole.lane
+    moved = [(offset ^ shared.offset_of(start), words) for offset, words in whole.groups]
+    assert list(matrices.groups) == moved
+
+
 def test_what_ldmatrix_cannot_do_is_none() -> None:
     operand = dot_operand(RESULT, 0, 64, 2)
     assert plan_matrices(operand, plain((64, 64)), 4) is None

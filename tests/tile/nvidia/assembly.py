@@ -249,5 +249,7 @@ SIMPLE = {
     "cvt.rn.f16x2.e4m3x2": _from_fp8("f8e4nv"),
     "cvt.rn.f16x2.e5m2x2": _from_fp8("f8e5"),
     "prmt.b32": _permuted,
+    "mul.wide.u32": lambda a, b: a.view(np.uint32).astype(np.uint64) * b.view(np.uint32),
+    "mul.wide.s32": lambda a, b: (a.view(np.int32).astype(np.int64) * b.view(np.int32)).view(np.uint64),
     **_directed(),
 }

@@ -32,7 +32,7 @@ from stator.tile.ir.types import Type
 from stator.tile.layouts.access import Access, plan_access
 from stator.tile.layouts.bits import apply
 from stator.tile.layouts.conversion import Nothing, Registers, Shuffles, ThroughShared, plan_conversion
-from stator.tile.layouts.linear import LANES, Layout
+from stator.tile.layouts.linear import LANES, Base, Layout
 from stator.tile.layouts.memory import Shared
 from stator.tile.layouts.mma import fma_operand
 from stator.tile.layouts.reduction import Reduction, partial_of, plan_reduction
@@ -207,18 +207,21 @@ class Threads(Machine):
             start += slot * slot_bytes(place.type)
         return [Place(operation.result.type, start)]
 
-    def _access(self, place: Place, layout: Layout, stores: bool) -> tuple[Data, Data, Data, np.dtype[Any]]:
+    def _access(
+        self, place: Place, layout: Layout, stores: bool, start: Base | None = None
+    ) -> tuple[Data, Data, Data, np.dtype[Any]]:
         shared, dtype = place.type.layout, content(place.type)
         assert isinstance(shared, Shared)
-        access = plan_access(layout, shared, dtype.itemsize)
+        access = plan_access(layout, shared, dtype.itemsize, start)
         registers, offsets, threads = places(access, shared, stores, layout.warps)
         return registers, place.start + offsets * dtype.itemsize, threads, dtype.numpy
 
     def local_load(self, operation: Operation, operands: list[Any], known: Environment) -> Sequence[Any]:
-        return self.checked(operation, [self.loaded(operands[0], operation.attrs["layout"])])
+        layout, start = operation.attrs["layout"], operation.attrs["start"]
+        return self.checked(operation, [self.loaded(operands[0], layout, start)])
 
-    def loaded(self, place: Place, layout: Layout) -> Data:
-        registers, where, threads, dtype = self._access(place, layout, stores=False)
+    def loaded(self, place: Place, layout: Layout, start: Base | None = None) -> Data:
+        registers, where, threads, dtype = self._access(place, layout, stores=False, start=start)
         held = np.zeros(numbers(layout).shape, dtype)
         held[tuple(registers.T)] = self.shared.read(where, dtype, threads)
         return held
