@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from stator.tile.interpret import libdevice
 from stator.tile.interpret.compute import fused
+from stator.tile.ir.types import F32, F64, I32, Type
 from tests.tile.nvidia.numbers import CONSTANT_BASE, LOCAL_BASE, saturated
 
 Array = Any
@@ -31,12 +33,22 @@ def call(m: Any, name: str, result: str, args: list[tuple[str, Array]]) -> Any:
         return _print(m, values)
     if name.startswith("llvm.nvvm.mulhi."):
         return _high_bits(name.rsplit(".", 1)[1], *values)
+    if name.startswith("__nv_"):
+        return _of_libdevice(name.removeprefix("__nv_"), result, args)
     short = re.sub(r"^llvm\.", "", name).split(".")[0] if not name.startswith("llvm.nvvm") else name
     if ".sat." in name:
         return saturated(values[0], result, "fptosi" in name)
     if short in FUNCTIONS:
         return FUNCTIONS[short](*values)
     raise NotImplementedError(f"function {name}")
+
+
+def _of_libdevice(name: str, result: str, args: list[tuple[str, Array]]) -> Array:
+    dtypes = {"float": F32, "double": F64, "i32": I32}
+    symbol = name[:-1] if result == "float" else name
+    symbol = "pow" if symbol == "powi" else symbol
+    given = [value.view(np.int32) if type_ == "i32" else value for type_, value in args]
+    return np.asarray(libdevice.call(symbol, [Type(dtypes[type_]) for type_, _ in args], Type(dtypes[result]), *given))
 
 
 def _high_bits(kind: str, a: Array, b: Array) -> Array:
