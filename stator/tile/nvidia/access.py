@@ -76,13 +76,16 @@ def load(w: Writer, o: Operation) -> Results:
     pointers, places, element = w.get(o.operands[0]), w.places(o.operands[0]), pointee(o.operands[0])
     mask = w.get(o.operands[1]) if len(o.operands) > 1 else None
     other = w.get(o.operands[2]) if len(o.operands) > 2 else None
-    count = o.attrs["vector"]
+    count, equal = o.attrs["vector"], range(places.count) if o.attrs["volatile"] else w.equal(o.result)
     w.before_access(o)
     found: dict[int, str] = {}
     for first in places.first:
         if first in found:
             continue
         part = range(first, first + count)
+        if all(equal[each] in found for each in part):
+            found.update({each: found[equal[each]] for each in part})
+            continue
         rest = [other[r] for r in part] if other is not None else None
         given = _load(w, element, pointers[first], count, mask[first] if mask else "", rest, _load_text(o))
         found.update(zip(part, given, strict=True))

@@ -13,7 +13,7 @@ from stator.tile.cpu.casts import register
 from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.rules import dtype_of
-from stator.tile.ir.types import DType, Element, Pointer
+from stator.tile.ir.types import BF16, F32, DType, Element, Pointer
 from stator.tile.nvidia import externs, formulas
 from stator.tile.nvidia.exchange import fetch
 from stator.tile.nvidia.writer import HANDLERS, Registers, Results, Writer, operation
@@ -38,8 +38,8 @@ def _each(w: Writer, o: Operation, function: object) -> Results:
     """A function of numbers on all registers; equal ones are computed once."""
     assert callable(function)
     known: dict[tuple[str, ...], str] = {}
-    found = []
-    for numbers in zip(*operands(w, o), strict=True):
+    found, given = [], list(zip(*operands(w, o), strict=True))
+    for numbers in [given[first] for first in w.equal(o.results[0])]:
         if numbers not in known:
             known[numbers] = function(*numbers)
         found.append(known[numbers])
@@ -75,7 +75,21 @@ def select(w: Writer, o: Operation) -> Results:
 @operation("cast")
 def cast(w: Writer, o: Operation) -> Results:
     source, target = _dtype(o), o.attrs["dtype"]
+    if source == F32 and target == BF16 and o.attrs["rounding"] == "rtne":
+        return _to_bfloat(w, o)
     return _each(w, o, lambda a: formulas.cast(w.m, w.architecture, source, target, o.attrs["rounding"], a))
+
+
+def _to_bfloat(w: Writer, o: Operation) -> Results:
+    """f32 to bf16, two different numbers at a time."""
+    (values,) = operands(w, o)
+    different = list(dict.fromkeys(values))
+    known: dict[str, str] = {}
+    for low, high in zip(different[::2], different[1::2], strict=False):
+        known[low], known[high] = w.m.to_bfloats(low, high)
+    if len(different) % 2:
+        known[different[-1]] = w.m.to_bfloat(different[-1])
+    return [[known[value] for value in values]]
 
 
 @operation("bitcast")

@@ -11,15 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from stator.tile.analysis.axes import analyse
 from stator.tile.cpu.casts import register
 from stator.tile.cpu.code import literal
 from stator.tile.cpu.refused import Refused
+from stator.tile.gpu.operators import GPU_OPERATORS
 from stator.tile.gpu.scratch import scratch_bytes
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.types import Element
 from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia.hazards import Hazards
-from stator.tile.nvidia.places import Places, bits_of
+from stator.tile.nvidia.places import Places, bits_of, strides
 from stator.tile.nvidia.threads import Threads
 
 Registers: TypeAlias = list[str]
@@ -56,6 +58,7 @@ class Writer(Threads):
         self.architecture = architecture
         self.values: dict[Value, Registers] = {}
         self._places: dict[Value, Places] = {}
+        self._axes = analyse(function, lambda op: op in GPU_OPERATORS and GPU_OPERATORS[op].elementwise)
         self._uses = Counter(operand for o in function.body.walk() for operand in o.operands)
         self._once = Places((), (), (0,) * LANES, (0,) * bits_of(warps))
         self.strings: dict[str, str] = {}
@@ -73,6 +76,16 @@ class Writer(Threads):
         if value not in self._places:
             self._places[value] = self._layouts(value)
         return self._places[value]
+
+    def equal(self, value: Value) -> Sequence[int]:
+        """For each register of a tile the first one that is known to hold the same number, in every thread."""
+        places, axes = self.places(value), self._axes[value]
+        mask = sum(
+            (min(run, size) - 1) * stride
+            for run, size, stride in zip(axes.constancy, places.shape, strides(places.shape), strict=False)
+        )
+        found: dict[int, int] = {}
+        return [found.setdefault(element & ~mask, number) for number, element in enumerate(places.elements)]
 
     def is_used(self, value: Value) -> bool:
         return self._uses[value] > 0

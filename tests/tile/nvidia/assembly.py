@@ -238,7 +238,13 @@ def _permuted(a: Array, b: Array, selector: Array) -> Array:
     return found.view(np.uint32)
 
 
+def _to_bfloats(high: Array, low: Array) -> Array:
+    first, second = (narrow(item, DTYPES["bf16"]).view(np.uint16).astype(np.uint32) for item in (high, low))
+    return first << np.uint32(16) | second
+
+
 SIMPLE = {
+    "cvt.rn.bf16x2.f32": _to_bfloats,
     "cvt.rna.tf32.f32": _to_tf32,
     "ex2.approx.f32": lambda x: np.exp2(x.astype(np.float64)).astype(np.float32),
     "div.full.f32": lambda a, b: (a / b).astype(np.float32),
