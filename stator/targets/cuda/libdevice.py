@@ -27,7 +27,7 @@ def place() -> Path | None:
     for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
         if home:
             folders.append(Path(home) / "nvvm" / "libdevice")
-    return next((folder / _NAME for folder in folders if (folder / _FILE).is_file()), None)
+    return next((folder / _NAME for folder in folders if (folder / _NAME).is_file()), None)
 
 
 @cache
