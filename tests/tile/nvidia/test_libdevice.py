@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
+import numpy as np
 import pytest
 
 from stator.targets.cuda import libdevice as files
 from stator.tile.cpu.refused import Refused
 from stator.tile.ir.core import Module
 from stator.tile.ir.parse import parse
+from stator.tile.ir.types import DType
 from stator.tile.nvidia import libdevice, ptx
+from tests.tile.conformance import cases
+from tests.tile.interpret.cases import Case
 from tests.tile.nvidia.emulated import text_of
+from tests.tile.nvidia.on_gpu import run_on_arrays
 
 #: Two functions that call a third one, and what asks whether numbers below the normal ones are flushed.
 LIBRARY = """
@@ -100,3 +105,22 @@ def test_the_library_has_what_is_called(name: str) -> None:
     assert place is not None
     functions = {f.name for f in llvm.parse_bitcode(place.read_bytes()).functions if not f.is_declaration}
     assert {f"__nv_{name}", f"__nv_{name}f"} <= functions
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(files.place() is None, reason="there is no libdevice")
+@pytest.mark.parametrize("case", [case for case in cases() if case.op == "extern"], ids=str)
+def test_every_function_runs_and_agrees_with_the_interpreter(case: Case) -> None:
+    expected = case.run()
+    module, results = case.module()
+    arrays = [np.array(data) for _, data in case.operands]
+    arrays += [np.zeros(type_.shape, type_.element.numpy) for type_ in results]
+    run_on_arrays(module, "main", arrays)
+    for wanted, found, type_ in zip(expected, arrays[len(case.operands) :], results, strict=True):
+        element = type_.element
+        assert isinstance(element, DType)
+        if element.is_float:
+            places = 32 * 2.0**-element.mantissa
+            np.testing.assert_allclose(found, wanted, rtol=places, atol=places)
+        else:
+            np.testing.assert_array_equal(found, wanted)
