@@ -162,6 +162,8 @@ def _word_types(element: Element, pack: int) -> list[str]:
 
 
 def _packed(w: Writer, element: Element, values: Sequence[str]) -> list[tuple[str, str]]:
+    if element == BF16 and len(values) % 2 == 0:
+        return [("i32", w.m.of_bfloats(*pair)) for pair in zip(values[::2], values[1::2], strict=True)]
     type_, size = shared_casts.memory(element), element.itemsize
     numbers = [shared_casts.pack(w.m, element, value) for value in values]
     if size >= 4:
@@ -186,6 +188,8 @@ def _unpacked(w: Writer, element: Element, words: Sequence[str], pack: int) -> R
     type_, size = shared_casts.memory(element), element.itemsize
     if size >= 4:
         return list(words)
+    if element == BF16 and pack % 2 == 0:
+        return [value for word in words for value in w.m.bfloats(word)]
     bits, found = f"i{8 * size}", []
     each = min(4 // size, pack)
     for word in words:
