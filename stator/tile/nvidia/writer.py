@@ -84,6 +84,8 @@ class Writer(Threads):
             (min(run, size) - 1) * stride
             for run, size, stride in zip(axes.constancy, places.shape, strides(places.shape), strict=False)
         )
+        if not mask:
+            return range(places.count)
         found: dict[int, int] = {}
         return [found.setdefault(element & ~mask, number) for number, element in enumerate(places.elements)]
 
