@@ -27,7 +27,7 @@ from stator.tile.gpu.flow import Flow
 from stator.tile.gpu.operators import GPU_OPERATORS
 from stator.tile.gpu.operators import builder as gpu_builder
 from stator.tile.gpu.scratch import layout_of
-from stator.tile.gpu.simplify import is_free, replace_operands
+from stator.tile.gpu.simplify import is_free, replace_operands, turns_of
 from stator.tile.ir.build import IRBuilder
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import effects_of
@@ -68,7 +68,10 @@ def _blocks(function: Function, block: Block, num_stages: int) -> None:
         if operation.op != "for":
             continue
         stages = operation.attrs.get("stages") or (num_stages if _has_product(operation) else 1)
-        if stages > 1 and _may_run_ahead(operation, flow := Flow(function), stages):
+        flow = Flow(function)
+        turns = turns_of(operation, flow.made)
+        stages = stages if turns is None else min(stages, turns)
+        if stages > 1 and _may_run_ahead(operation, flow, stages):
             loop = _Loop(function, block, operation, flow, stages)
             if loop.copied:
                 loop.rewrite()
