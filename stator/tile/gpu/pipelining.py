@@ -1,7 +1,5 @@
-"""Loads in loops become copies to shared memory that are some turns ahead of their use.
-
-These are loads that feed products, and all of a loop that has none and says itself how many stages it has.
-
+"""Loads in loops become copies to shared memory, some turns ahead: those that feed products, and all of a loop that has
+none and says itself how many stages it has.
                                             for the first turns:  async_copy(slot j, p of turn j); async_commit()
     for_(…)                                 for_(…)
         x = load(p)                  →          async_wait(stages - 2); barrier()
@@ -10,9 +8,9 @@ These are loads that feed products, and all of a loop that has none and says its
                                                 async_copy(a slot, p of stages - 1 turns ahead); async_commit()
 
 There are as many slots as stages: a turn fills the slot that was read in the turn before, so the one barrier that the
-arrived copies want anyway is enough. Copies come last, where the products are on their way already. A scalar is loaded
-as many turns ahead, and waits in registers, one for each turn. Loads stay as they are where their address depends on
-what the loop loads, or where the loop writes to their argument, or who knows where; other arguments do not overlap.
+arrived copies want anyway is enough. Copies come last, where the products are on their way. Scalars wait in registers,
+one for each turn. Loads stay where their address depends on what the loop loads, or the loop writes to their argument,
+or who knows where; other arguments do not overlap.
 Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own
 (TMA) would be another way to fill a slot here.
 """
