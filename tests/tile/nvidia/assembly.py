@@ -243,12 +243,22 @@ def _to_bfloats(high: Array, low: Array) -> Array:
     return first << np.uint32(16) | second
 
 
+def _reciprocal(x: Array) -> Array:
+    """What is below the normal numbers counts as 0, and becomes it."""
+    least = np.float32(2.0**-126)
+    value = x.view(np.float32)
+    value = np.where(np.abs(value) < least, np.copysign(np.float32(0), value), value)
+    found = (1 / value).astype(np.float32)
+    return np.where(np.abs(found) < least, np.copysign(np.float32(0), found), found)
+
+
 SIMPLE = {
     "cvt.rn.bf16x2.f32": _to_bfloats,
     "cvt.rna.tf32.f32": _to_tf32,
     "ex2.approx.f32": lambda x: np.exp2(x.astype(np.float64)).astype(np.float32),
     "div.full.f32": lambda a, b: (a / b).astype(np.float32),
     "sqrt.approx.f32": np.sqrt,
+    "rcp.approx.ftz.f32": _reciprocal,
     "rsqrt.approx.f32": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(np.float32),
     "cvt.rn.satfinite.e4m3x2.f32": _fp8("f8e4nv"),
     "cvt.rn.satfinite.e5m2x2.f32": _fp8("f8e5"),
