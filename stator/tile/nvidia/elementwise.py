@@ -14,7 +14,7 @@ from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.rules import dtype_of
 from stator.tile.ir.types import BF16, F32, DType, Element, Pointer
-from stator.tile.nvidia import externs, formulas
+from stator.tile.nvidia import externs, formulas, halves
 from stator.tile.nvidia.exchange import fetch
 from stator.tile.nvidia.writer import HANDLERS, Registers, Results, Writer, operation
 
@@ -83,6 +83,11 @@ def cast(w: Writer, o: Operation) -> Results:
 def _to_bfloat(w: Writer, o: Operation) -> Results:
     """f32 to bf16, two different numbers at a time."""
     (values,) = operands(w, o)
+    if w.halves.are_exact(o.operands[0]):
+        return [values]
+    arithmetic = w.halves.arithmetic(o.operands[0]) if w.architecture >= halves.SINCE else None
+    if arithmetic is not None and w.places(arithmetic.result) == w.places(o.result):
+        return _in_bfloat(w, arithmetic)
     different = list(dict.fromkeys(values))
     known: dict[str, str] = {}
     for low, high in zip(different[::2], different[1::2], strict=False):
@@ -90,6 +95,17 @@ def _to_bfloat(w: Writer, o: Operation) -> Results:
     if len(different) % 2:
         known[different[-1]] = w.m.to_bfloat(different[-1])
     return [[known[value] for value in values]]
+
+
+def _in_bfloat(w: Writer, o: Operation) -> Results:
+    """Arithmetic on numbers that bf16 has, rounded to it, two different ones at a time."""
+    given = list(zip(*operands(w, o), strict=True))
+    different = list(dict.fromkeys(given))
+    known: dict[tuple[str, ...], str] = {}
+    for low, high in zip(different[::2], [*different[1::2], different[-1]], strict=False):
+        words = [("i32", w.m.of_bfloats(*pair)) for pair in zip(low, high, strict=True)]
+        known[low], known[high] = w.m.bfloats(formulas.instruction(w.m, f"{o.op}.rn.bf16x2", "i32", *words))
+    return [[known[numbers] for numbers in given]]
 
 
 @operation("bitcast")

@@ -20,6 +20,7 @@ from stator.tile.gpu.scratch import scratch_bytes
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.types import Element
 from stator.tile.layouts.linear import LANES
+from stator.tile.nvidia.halves import Halves
 from stator.tile.nvidia.hazards import Hazards
 from stator.tile.nvidia.places import Places, bits_of, strides
 from stator.tile.nvidia.threads import Threads
@@ -63,6 +64,7 @@ class Writer(Threads):
         self._once = Places((), (), (0,) * LANES, (0,) * bits_of(warps))
         self.strings: dict[str, str] = {}
         self.hazards = Hazards(function)
+        self.halves = Halves(function)
 
     # ---- values
 

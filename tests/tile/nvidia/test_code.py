@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from stator.tile.interpret.memory import Memory
+from stator.tile.interpret.run import run
 from stator.tile.ir.parse import parse
+from stator.tile.nvidia import halves
 from tests.tile.nvidia.emulated import text_of
 from tests.tile.nvidia.machine import Machine
 
@@ -98,3 +101,59 @@ def test_numbers_are_rounded_two_at_a_time() -> None:
     Machine(text, [x, out]).run([array.__array_interface__["data"][0] for array in (x, out)])
     wanted = torch.from_numpy(x).bfloat16().view(torch.int16).numpy().view(np.uint16)
     np.testing.assert_array_equal(out, wanted)
+
+
+ARITHMETIC = """
+def main(p: ptr[bf16](divisibility=16), q: ptr[bf16](divisibility=16), out: ptr[bf16](divisibility=16)):
+    i: i32[256] = arange(start=0, end=256)
+    a: ptr[bf16][256] = splat(p, shape=(256,))
+    b: ptr[bf16][256] = addptr(a, i)
+    c: ptr[bf16][256] = splat(q, shape=(256,))
+    d: ptr[bf16][256] = addptr(c, i)
+    u: bf16[256] = load(b)
+    v: bf16[256] = load(d)
+    x: f32[256] = cast(u, dtype=f32)
+    y: f32[256] = cast(v, dtype=f32)
+    {lines}
+    w: bf16[256] = cast(z, dtype=bf16)
+    o: ptr[bf16][256] = splat(out, shape=(256,))
+    s: ptr[bf16][256] = addptr(o, i)
+    store(s, w)
+    return_()
+"""
+_HALF, _TENTH = (f"k: f32[256] = constant(value={value}, type=f32[256]); " for value in (0.5, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("lines", "rounds", "computes"),
+    [
+        ("z: f32[256] = add(x, y)", 1, True),
+        ("z: f32[256] = sub(x, y)", 1, True),
+        (_HALF + "z: f32[256] = mul(x, k)", 1, True),
+        (_TENTH + "z: f32[256] = mul(x, k)", 1, False),
+        ("m: i1[256] = lt(x, y); z: f32[256] = select(m, y, x)", 0, False),
+        ("t: f32[256] = add(x, y); z: f32[256] = add(t, x)", 1, False),
+        ("t: f32[256] = mul(x, y); m: i1[256] = lt(t, x); z: f32[256] = select(m, t, x)", 1, False),
+    ],
+)
+@pytest.mark.parametrize("architecture", [80, 90])
+def test_what_bfloats_have_is_not_rounded(lines: str, rounds: int, computes: bool, architecture: int) -> None:
+    """Two elements of a thread: one rounding of both or none, or arithmetic in bf16 where there is any."""
+    module = parse(ARITHMETIC.format(lines="\n    ".join(lines.split("; "))))
+    text = text_of(module, "main", architecture)
+    instead = computes and architecture >= halves.SINCE
+    assert text.llvm.count("cvt.rn.bf16x2.f32") == rounds - instead
+    assert sum([text.llvm.count(f"{op}.rn.bf16x2") for op in ("add", "sub", "mul")]) == instead
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(256, generator=generator).bfloat16() for _ in range(2))
+    x[:4] = torch.tensor([float("inf"), 3.3e38, 1e-40, float("nan")])
+    y[:4] = torch.tensor([float("-inf"), 3.3e38, -1e-40, 1.0])
+    given = [value.view(torch.int16).numpy() for value in (x, y)]
+    found, wanted = np.zeros(256, np.int16), np.zeros(256, np.int16)
+    arrays = [*given, found]
+    Machine(text, arrays).run([array.__array_interface__["data"][0] for array in arrays])
+    memory = Memory()
+    numbers = [memory.add_array(array, str(i)) for i, array in enumerate([*given, wanted])]
+    run(module, "main", numbers, memory)
+    ours, theirs = (torch.from_numpy(array).view(torch.bfloat16) for array in (found, wanted))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
