@@ -64,7 +64,7 @@ def _greater(operation: Operation, given: Sequence[Known]) -> int | None:
 
 
 def _remainder(operation: Operation, given: Sequence[Known]) -> int | None:
-    """It has the sign of the dividend."""
+    """It has the sign of the dividend, as a quotient has where divisors are taken to be positive."""
     dividend = given[0].least
     return 0 if dividend is not None and dividend >= 0 else None
 
@@ -94,7 +94,7 @@ RULES: dict[str, Rule] = {
     "add": _of_two(lambda a, b: a + b),
     "sub": _difference,
     "mul": _of_two(lambda a, b: a * b if a >= 0 and b >= 0 else None),
-    "idiv": _of_two(_naturals),
+    "idiv": _remainder,
     "shr": _remainder,
     "shl": _remainder,
     "or": _of_two(_naturals),
