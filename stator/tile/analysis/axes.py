@@ -5,7 +5,7 @@ than the one before (one element further on, of pointers); `divisibility` what d
 bytes, of pointers); `constancy` that groups of so many are equal. All three are powers of two; 1 says nothing.
 A scalar is a tile of one element. Overflow of an index in the midst of a group is taken not to happen, as Triton does.
 Quotients and remainders round towards zero, so that groups are theirs only where they begin at no negative number:
-`least` is a number that no element is below. Arguments and divisors are taken to be not negative; what is loaded may be.
+`least` is a number that no element is below. Arguments and divisors are taken to be not negative, loaded ones not.
 Neighbours: `least` has the rules of that; `stator.tile.cpu` decides by axis information what is read and written as a
 whole, and what is a number for all lanes.
 """
