@@ -27,8 +27,8 @@ def call(m: Any, name: str, result: str, args: list[tuple[str, Array]]) -> Any:
         return _shuffle(m, name.split(".")[4], values)
     if name in ("llvm.nvvm.barrier.cta.sync.aligned.all", "llvm.nvvm.bar.warp.sync"):
         return m.barrier()
-    if name == "llvm.trap":
-        raise AssertionError("".join(m.printed))
+    if name == "__assertfail":
+        raise AssertionError(_assertion(m, values))
     if name == "vprintf":
         return _print(m, values)
     if name.startswith("llvm.nvvm.mulhi."):
@@ -71,6 +71,18 @@ def _shuffle(m: Any, way: str, values: list[Array]) -> Array:
     lane = m.tid & 31
     source = (lane ^ by) if way == "bfly" else by & 31
     return value[(m.tid & ~np.uint32(31)) + source]
+
+
+def _assertion(m: Any, values: list[Array]) -> str:
+    """What the driver prints of an assertion that fails, but for the thread."""
+    thread = np.nonzero(m.mask)[0][0]
+    message, file, line, function, _ = [int(value[thread]) for value in values]
+    said, where, name = (_text(m, address) for address in (message, file, function))
+    return f"{where}:{line}: {name}: block: {list(m.place)} Assertion `{said}` failed."
+
+
+def _text(m: Any, address: int) -> str:
+    return bytes(m.constant[address - CONSTANT_BASE :]).split(b"\0")[0].decode()
 
 
 def _print(m: Any, values: list[Array]) -> Array:
