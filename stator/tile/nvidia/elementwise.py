@@ -130,7 +130,12 @@ def addptr(w: Writer, o: Operation) -> Results:
             by = m.convert("sext" if offset.kind == "int" else "zext", register(offset), "i64", by)
         return m.op("add", "i64", address, by if size == 1 else m.op("mul", "i64", by, str(size)))
 
-    return _each(w, o, add)
+    found: list[str] = []
+    for number, (pair, (first, more)) in enumerate(
+        zip(zip(*operands(w, o), strict=True), w.behind(o.result), strict=True)
+    ):
+        found.append(add(*pair) if first == number else m.op("add", "i64", found[first], str(more * size)))
+    return [found]
 
 
 @operation("extern")

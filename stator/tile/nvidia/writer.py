@@ -8,7 +8,7 @@ Neighbours: `threads` has what a thread can do, `kernel` makes the module around
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from stator.tile.analysis.axes import analyse
@@ -23,7 +23,7 @@ from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia.halves import Halves
 from stator.tile.nvidia.hazards import Hazards
 from stator.tile.nvidia.places import Places, bits_of, strides
-from stator.tile.nvidia.threads import Threads
+from stator.tile.nvidia.threads import Threads, are_disjoint
 
 Registers: TypeAlias = list[str]
 Results: TypeAlias = list[Registers]
@@ -90,6 +90,18 @@ class Writer(Threads):
             return range(places.count)
         found: dict[int, int] = {}
         return [found.setdefault(element & ~mask, number) for number, element in enumerate(places.elements)]
+
+    def behind(self, value: Value) -> Iterator[tuple[int, int]]:
+        """For each register of contiguous numbers one before it, and by how much it is more, in every thread."""
+        places, axes = self.places(value), self._axes[value]
+        plain = are_disjoint([*places.threads, *[basis for basis in places.registers if basis], places.origin])
+        runs = zip(axes.contiguity, places.shape, strides(places.shape), strict=False)
+        run, size, stride = max(runs, default=(1, 1, 1)) if plain else (1, 1, 1)
+        mask = (min(run, size) - 1) * stride
+        found: dict[int, tuple[int, int]] = {}
+        for number, element in enumerate(places.elements):
+            first, part = found.setdefault(element & ~mask, (number, element & mask))
+            yield first, ((element & mask) - part) // stride
 
     def is_used(self, value: Value) -> bool:
         return self._uses[value] > 0
