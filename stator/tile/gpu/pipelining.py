@@ -68,7 +68,7 @@ def _blocks(function: Function, block: Block, num_stages: int) -> None:
         stages = operation.attrs.get("stages") or (num_stages if _has_product(operation) else 1)
         flow = Flow(function)
         turns = turns_of(operation, flow.made)
-        stages = stages if turns is None else min(stages, turns)
+        stages = stages if turns is None else min(stages, turns + 1)
         if stages > 1 and _may_run_ahead(operation, flow, stages):
             loop = _Loop(function, block, operation, flow, stages)
             if loop.copied:
