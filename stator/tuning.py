@@ -83,7 +83,8 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
         nodes += [node for node in graph.nodes if node.op == "call_function" and node.target in REPLACEMENTS]
     nodes = [node for node in nodes if device.tile_products or _is_known(node)]
     parts = {node: part for node in nodes if (part := _Part(node)).runs_alone() and part.may_be_ours(device)}
-    keys = {node: f"product-{key_of(part.text, str(device), torch.__version__)}" for node, part in parts.items()}
+    known = str(device), torch.__version__, options.triton
+    keys = {node: f"product-{key_of(part.text, *known)}" for node, part in parts.items()}
     found: dict[str, Tuned] = {}
     for node, key in keys.items():
         if key not in found:

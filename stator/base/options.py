@@ -305,6 +305,7 @@ VARIABLES: Final = {
     "STATOR_TILE_OVERRIDE": "folder of stages that take the place of those that are made (stator.tile)",
     "STATOR_TILE_PASSES": "the kernel to print behind each pass for GPUs (stator.tile)",
     "STATOR_PTXAS": "the assembler of kernels for GPUs; empty: the driver assembles (stator.tile)",
+    "STATOR_LIBDEVICE": "NVIDIA's functions for GPUs as bitcode; empty: stator's own alone (stator.tile)",
     "STATOR_SLOW_TENSORS": "read tensors through PyTorch's interface, not their memory (csrc/tensor.c)",
 }
 

@@ -53,6 +53,13 @@ def product() -> Kernel:
     return made
 
 
+def test_what_one_compiler_was_measured_with_says_nothing_of_another(clock: list[str], tmp_path: Path) -> None:
+    kernel = product()
+    for compiler, count in (("triton", 1), ("stator", 2), ("triton", 2)):
+        autotune.shapes([kernel], DEVICE, Options(cache_dir=str(tmp_path), autotune=True, triton=compiler))
+        assert len(clock) == count * len(autotune.candidates(kernel, DEVICE))
+
+
 def test_the_fastest_is_taken_and_kept(clock: list[str], tmp_path: Path) -> None:
     options = Options(cache_dir=str(tmp_path), autotune=True)
     kernel = product()

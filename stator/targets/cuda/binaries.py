@@ -26,7 +26,7 @@ from typing import Any
 from stator.base import announce, log
 from stator.base.errors import BuildWarning, CompilerMissing, InternalError, KernelRefused
 from stator.base.store import Store, key_of
-from stator.targets.cuda import worker
+from stator.targets.cuda import libdevice, worker
 from stator.targets.cuda.workers import Answer, Target, WorkerDied, workers
 
 #: What compiles kernels: the installed Triton, or the tile language's own compiler.
@@ -130,13 +130,13 @@ def _installed() -> str:
 
 
 def _own() -> str:
-    """stator's own, by its files, and LLVM."""
+    """stator's own, by its files, LLVM and libdevice."""
     found = find_spec("llvmlite")
     if found is None or found.origin is None:
         raise CompilerMissing("llvmlite", "stator's own compiler for GPUs needs it: pip install stator[tile]")
     version = (Path(found.origin).parent / "_version.py").read_text(encoding="utf-8")
     files = sorted(Path(__file__).parents[2].joinpath("tile").rglob("*.py"))
-    return f"{OWN} {key_of(version, *[file.read_bytes() for file in files])}"
+    return f"{OWN} {key_of(version, libdevice.digest(), *[file.read_bytes() for file in files])}"
 
 
 #: Binaries on their way to the store, and errors that nobody has asked for yet.

@@ -4,7 +4,10 @@ Along an axis, `contiguity` says that the elements come in groups of so many, fr
 than the one before (one element further on, of pointers); `divisibility` what divides the first of each such group (in
 bytes, of pointers); `constancy` that groups of so many are equal. All three are powers of two; 1 says nothing.
 A scalar is a tile of one element. Overflow of an index in the midst of a group is taken not to happen, as Triton does.
-Neighbours: `stator.tile.cpu` decides by it what is read and written as a whole, and what is a number for all lanes.
+Quotients and remainders round towards zero, so that groups are theirs only where they begin at no negative number:
+`least` is a number that no element is below. Arguments and divisors are taken to be not negative, loaded ones not.
+Neighbours: `least` has the rules of that; `stator.tile.cpu` decides by axis information what is read and written as a
+whole, and what is a number for all lanes.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, TypeAlias
 
+from stator.tile.analysis.least import least_of
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.types import Pointer, Type
 
@@ -24,12 +28,16 @@ _ROUNDS = 6
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The facts of one value, a number for each axis; `value` is what all its elements are, if that is known."""
+    """The facts of one value, a number for each axis; `value` is what all its elements are, if that is known.
+
+    No element is below `least`; None says nothing.
+    """
 
     contiguity: tuple[int, ...]
     divisibility: tuple[int, ...]
     constancy: tuple[int, ...]
     value: int | None = None
+    least: int | None = None
 
     def each(self, axis: int) -> int:
         """What divides every element."""
@@ -38,6 +46,11 @@ class Axes:
     def whole(self) -> int:
         """What divides every element, whichever axis tells it."""
         return max([self.each(axis) for axis in range(len(self.contiguity))])
+
+    @property
+    def is_natural(self) -> bool:
+        """Whether no element is negative."""
+        return self.least is not None and self.least >= 0
 
     def __str__(self) -> str:
         known = "" if self.value is None else f" = {self.value}"
@@ -68,11 +81,18 @@ def _join(a: Axes, b: Axes) -> Axes:
         tuple(map(gcd, x, y))
         for x, y in ((a.contiguity, b.contiguity), (a.divisibility, b.divisibility), (a.constancy, b.constancy))
     ]
-    return Axes(pairs[0], pairs[1], pairs[2], a.value if a.value == b.value else None)
+    least = None if a.least is None or b.least is None else min(a.least, b.least)
+    return Axes(pairs[0], pairs[1], pairs[2], a.value if a.value == b.value else None, least)
 
 
-def _scalar(divisibility: int, value: int | None = None) -> Axes:
-    return Axes((1,), (min(divisibility, LARGEST),), (1,), value)
+def _turned(before: Axes, after: Axes) -> Axes:
+    """What holds of a carried value at the start and behind a turn; one that becomes less may go on to."""
+    found = _join(before, after)
+    return found if found.least == before.least else replace(found, least=None)
+
+
+def _scalar(divisibility: int, least: int | None = None) -> Axes:
+    return Axes((1,), (min(divisibility, LARGEST),), (1,), None, least)
 
 
 # ---- rules
@@ -175,9 +195,33 @@ def _remainder(operation: Operation, given: list[Axes]) -> Axes:
     runs, known = [], []
     for axis in range(len(a.contiguity)):
         divisibility = min(a.divisibility[axis], b.each(axis))
-        runs.append(min(a.contiguity[axis], b.constancy[axis], divisibility))
+        runs.append(min(a.contiguity[axis], b.constancy[axis], divisibility) if a.is_natural else 1)
         known.append(min(divisibility, runs[-1]) if runs[-1] < a.contiguity[axis] else divisibility)
     return Axes(tuple(runs), tuple(known), tuple(map(min, a.constancy, b.constancy)))
+
+
+def _quotient(operation: Operation, given: list[Axes]) -> Axes:
+    """The same in all of a run that begins at a multiple of its length, if that divides the divisor too."""
+    a, b = given
+    constancy, known = list(map(min, a.constancy, b.constancy)), []
+    for axis in range(len(constancy)):
+        side = min(a.contiguity[axis], b.constancy[axis], a.divisibility[axis], b.each(axis))
+        constancy[axis] = max(constancy[axis], side if a.is_natural else 1)
+        whole = b.value is not None and b.value > 0 and a.each(axis) % b.value == 0
+        known.append(a.each(axis) // b.value if whole and b.value is not None else 1)
+    if b.value == 1:
+        return replace(a, least=None)
+    return Axes((1,) * len(known), tuple(known), tuple(constancy))
+
+
+def _shifted(operation: Operation, given: list[Axes]) -> Axes:
+    """A product or, to the right, a quotient that rounds downwards, where the number of bits is known."""
+    a, b = given
+    if b.value is None or not 0 <= b.value < LARGEST.bit_length() - 1:
+        return _alike(operation, given)
+    by = 1 << b.value
+    power = Axes(b.contiguity, (by,) * len(b.contiguity), b.constancy, by)
+    return (_product if operation.op == "shl" else _quotient)(operation, [a, power])
 
 
 def _compare(operation: Operation, given: list[Axes]) -> Axes:
@@ -224,9 +268,10 @@ def _alike(operation: Operation, given: list[Axes]) -> Axes:
 
 RULES: dict[str, Rule] = {
     "constant": _constant, "arange": _arange, "splat": _splat, "broadcast": _broadcast, "expand_dims": _expand,
-    "permute": _permute, "reshape": _reshape, "add": _sum, "sub": _sum, "addptr": _sum, "mul": _product,
-    "rem": _remainder, "lt": _compare, "le": _compare, "gt": _compare, "ge": _compare, "select": _select,
-    "cast": _cast, "bitcast": _cast, "int_to_ptr": _cast, "ptr_to_int": _cast, "load": _alike,
+    "permute": _permute, "reshape": _reshape, "convert_layout": lambda operation, given: given[0],
+    "add": _sum, "sub": _sum, "addptr": _sum, "mul": _product, "rem": _remainder, "idiv": _quotient,
+    "shl": _shifted, "shr": _shifted, "lt": _compare, "le": _compare, "gt": _compare, "ge": _compare,
+    "select": _select, "cast": _cast, "bitcast": _cast, "int_to_ptr": _cast, "ptr_to_int": _cast, "load": _alike,
 }  # fmt: skip
 
 
@@ -241,7 +286,9 @@ def hinted(found: Axes, hints: Mapping[str, Any]) -> Axes:
         return tuple([max(old, power_of_two(new)) for old, new in zip(known, promised, strict=True)])
 
     contiguity, constancy = with_hint("contiguity", found.contiguity), with_hint("constancy", found.constancy)
-    return Axes(contiguity, with_hint("divisibility", found.divisibility), constancy, found.value)
+    return replace(
+        found, contiguity=contiguity, divisibility=with_hint("divisibility", found.divisibility), constancy=constancy
+    )
 
 
 # ---- the whole function
@@ -274,15 +321,19 @@ class Analysis:
                 self._forget(operation.regions[0])
                 self._results(operation, [unknown(result.type) for result in operation.results])
             case op if op in RULES:
-                self._results(operation, [RULES[op](operation, given)])
+                self._computed(operation, [RULES[op](operation, given)], given)
             case op if self.elementwise(op):
-                self._results(operation, [_alike(operation, given)])
+                self._computed(operation, [_alike(operation, given)], given)
             case _:
-                self._results(operation, [unknown(result.type) for result in operation.results])
+                self._computed(operation, [unknown(result.type) for result in operation.results], given)
 
     def _results(self, operation: Operation, found: list[Axes]) -> None:
         for number, (value, axes) in enumerate(zip(operation.results, found, strict=True)):
             self.found[value] = hinted(axes, operation.attrs) if number == 0 else axes
+
+    def _computed(self, operation: Operation, found: list[Axes], given: list[Axes]) -> None:
+        least = least_of(operation, given)
+        self._results(operation, [replace(axes, least=least if i == 0 else None) for i, axes in enumerate(found)])
 
     def _forget(self, block: Block) -> None:
         for value in block.args:
@@ -294,12 +345,13 @@ class Analysis:
     def _for(self, operation: Operation, given: list[Axes]) -> None:
         (body,) = operation.regions
         lower, _, step, *carried = given
-        self.found[body.args[0]] = _scalar(min(lower.divisibility[0], step.divisibility[0]))
+        rises = lower.least if step.is_natural else None
+        self.found[body.args[0]] = _scalar(min(lower.divisibility[0], step.divisibility[0]), rises)
         for turn in range(_ROUNDS):
             if turn == _ROUNDS - 1:
                 carried = [unknown(arg.type) for arg in body.args[1:]]
             self.found.update(zip(body.args[1:], carried, strict=True))
-            joined = [_join(a, b) for a, b in zip(carried, self.block(body), strict=True)]
+            joined = [_turned(a, b) for a, b in zip(carried, self.block(body), strict=True)]
             if joined == carried:
                 break
             carried = joined
@@ -317,6 +369,7 @@ def analyse(function: Function, elementwise: Callable[[str], bool]) -> dict[Valu
     """The facts of every value of a function."""
     analysis = Analysis(elementwise)
     for value in function.params:
-        analysis.found[value] = hinted(unknown(value.type), function.hints.get(value.name, {}))
+        known = replace(unknown(value.type), least=0)
+        analysis.found[value] = hinted(known, function.hints.get(value.name, {}))
     analysis.block(function.body)
     return analysis.found

@@ -16,10 +16,11 @@ from stator.tile.cpu.prepare import prepare
 from stator.tile.gpu.allocate import allocate
 from stator.tile.gpu.assign import assign
 from stator.tile.gpu.barriers import insert_barriers
+from stator.tile.gpu.operands import buffer_operands
 from stator.tile.gpu.operators import GPU_OPERATORS, verify
 from stator.tile.gpu.pipelining import pipeline_loops
 from stator.tile.gpu.prefetch import prefetch_products
-from stator.tile.gpu.simplify import join_equal, leave_loops, remove_unused
+from stator.tile.gpu.simplify import join_equal, leave_loops, remove_unused, write_out_single_turns
 from stator.tile.ir.core import Function, Module
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.text import module_text
@@ -44,11 +45,13 @@ class Pass:
 
 PASSES: tuple[Pass, ...] = (
     Pass("join", lambda function, choices: join_equal(function, OPERATORS), has_layouts=False),
+    Pass("write_out", lambda function, choices: write_out_single_turns(function), has_layouts=False),
     Pass("assign", lambda function, choices: assign(function, choices.num_warps)),
     Pass("join_laid_out", lambda function, choices: join_equal(function, GPU_OPERATORS)),
     Pass("leave_loops", lambda function, choices: leave_loops(function, GPU_OPERATORS)),
     Pass("pipeline", lambda function, choices: pipeline_loops(function, choices.num_stages)),
     Pass("prefetch", lambda function, choices: prefetch_products(function)),
+    Pass("operands", lambda function, choices: buffer_operands(function)),
     Pass("join_copied", lambda function, choices: join_equal(function, GPU_OPERATORS)),
     Pass("leave_loops_copied", lambda function, choices: leave_loops(function, GPU_OPERATORS)),
     Pass("remove_unused", lambda function, choices: remove_unused(function, GPU_OPERATORS)),

@@ -1,5 +1,5 @@
-"""Loads in loops that feed products become copies to shared memory that are some turns ahead of the products.
-
+"""Loads in loops become copies to shared memory, some turns ahead: those that feed products, and all of a loop that has
+none and says itself how many stages it has.
                                             for the first turns:  async_copy(slot j, p of turn j); async_commit()
     for_(…)                                 for_(…)
         x = load(p)                  →          async_wait(stages - 2); barrier()
@@ -8,8 +8,9 @@
                                                 async_copy(a slot, p of stages - 1 turns ahead); async_commit()
 
 There are as many slots as stages: a turn fills the slot that was read in the turn before, so the one barrier that the
-arrived copies want anyway is enough. Copies come last, where the products are on their way already. Where an address
-depends on what the loop loads, or the loop writes to global memory, which its loads may read, loads stay as they are.
+arrived copies want anyway is enough. Copies come last, where the products are on their way. Scalars wait in registers,
+one for each turn. Loads stay where their address depends on what the loop loads, or the loop writes to their argument,
+or who knows where; other arguments do not overlap.
 Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own
 (TMA) would be another way to fill a slot here.
 """
@@ -18,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from stator.tile.gpu.flow import Flow
 from stator.tile.gpu.operators import GPU_OPERATORS
 from stator.tile.gpu.operators import builder as gpu_builder
 from stator.tile.gpu.scratch import layout_of
-from stator.tile.gpu.simplify import is_free, replace_operands
+from stator.tile.gpu.simplify import is_free, replace_operands, turns_of
 from stator.tile.ir.build import IRBuilder
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import effects_of
@@ -35,6 +37,11 @@ COPY_BYTES = 4
 _PRODUCTS = frozenset(["mma", "dot"])
 #: Operators beside elementwise ones through which a load may come to a product.
 _PASSING = frozenset(["convert_layout", "permute", "reshape"])
+_WRITES = frozenset(["store", "atomic_rmw", "atomic_cas"])
+#: Operators whose result points into what their first operand points into.
+_POINTING = frozenset("addptr splat broadcast reshape expand_dims permute convert_layout".split())
+#: Without products, bytes of shared memory from which on fewer turns are under way, and what is too much for two.
+_MUCH, _TOO_MUCH = 64 << 10, 96 << 10
 
 
 @dataclass
@@ -48,7 +55,7 @@ class _Copied:
 
 
 def pipeline_loops(function: Function, num_stages: int) -> None:
-    """Does that to every loop that has a product in its own body; a loop's attribute `stages` counts more."""
+    """Does that to every loop; its attribute `stages` counts more than those of the launch."""
     _blocks(function, function.body, num_stages)
 
 
@@ -56,22 +63,27 @@ def _blocks(function: Function, block: Block, num_stages: int) -> None:
     for operation in list(block.operations):
         for region in operation.regions:
             _blocks(function, region, num_stages)
-        stages = operation.attrs.get("stages") or num_stages
-        if operation.op == "for" and stages > 1:
-            flow = Flow(function)
-            if _may_run_ahead(operation, flow, stages):
-                loop = _Loop(function, block, operation, flow, stages)
-                if loop.copied:
-                    loop.rewrite()
+        if operation.op != "for":
+            continue
+        stages = operation.attrs.get("stages") or (num_stages if _has_product(operation) else 1)
+        flow = Flow(function)
+        turns = turns_of(operation, flow.made)
+        stages = stages if turns is None else min(stages, turns + 1)
+        if stages > 1 and _may_run_ahead(operation, flow, stages):
+            loop = _Loop(function, block, operation, flow, stages)
+            if loop.copied:
+                loop.rewrite()
+
+
+def _has_product(loop: Operation) -> bool:
+    return any(operation.op in _PRODUCTS for operation in loop.regions[0].operations)
 
 
 def _may_run_ahead(loop: Operation, flow: Flow, stages: int) -> bool:
-    """Whether loads may be done turns ahead: nothing in the loop writes what they may read, and it counts upwards."""
+    """Whether loads may be done turns ahead: the loop does nothing that they would have to wait for, and counts up."""
     (body,) = loop.regions
-    if not any(operation.op in _PRODUCTS for operation in body.operations):
-        return False
     for operation in body.walk():
-        if operation.op in ("local_alloc", "local_store"):
+        if operation.op in ("local_alloc", "local_store", *_WRITES):
             continue
         if effects_of(operation, GPU_OPERATORS) & {"writes", "syncs", "prints"}:
             return False
@@ -82,6 +94,26 @@ def _may_run_ahead(loop: Operation, flow: Flow, stages: int) -> bool:
     return known and step is not None and 0 < step.attrs["value"] * (stages - 1) <= counter.high
 
 
+def _arguments(flow: Flow, pointer: Value) -> frozenset[Value] | None:
+    """The arguments of the kernel that pointers may come from, or None where that is not seen."""
+    found, stack, seen = set[Value](), [pointer], {pointer}
+    while stack:
+        value = stack.pop()
+        made = flow.made.get(value)
+        if value in flow.given:
+            fresh = flow.given[value]
+        elif made is None:
+            found.add(value)
+            continue
+        elif made.op in _POINTING:
+            fresh = [made.operands[0]]
+        else:
+            return None
+        stack += [v for v in fresh if v not in seen]
+        seen.update(fresh)
+    return frozenset(found)
+
+
 class _Loop:
     """A loop and what is to be copied in it."""
 
@@ -89,20 +121,52 @@ class _Loop:
         self.function, self.block, self.loop, self.flow, self.stages = function, block, loop, flow, stages
         (self.body,) = loop.regions
         self.place = {id(operation): i for i, operation in enumerate(self.body.operations)}
+        self.multiplies = _has_product(loop)
+        writes = [o for o in self.body.walk() if o.op in _WRITES]
+        self.written = [_arguments(flow, o.operands[0]) for o in writes]
         self.copied = [copied for o in self.body.operations if (copied := self.candidate(o)) is not None]
-        self.needed = self.slice([v for copied in self.copied for v in copied.load.operands]) or ([], [])
+        self.scalars = [] if self.multiplies else [o for o in self.body.operations if self.is_early(o)]
+        if not self.multiplies:
+            self.fit()
+        ahead = [*[copied.load for copied in self.copied], *self.scalars]
+        self.needed = self.slice([v for load in ahead for v in load.operands]) or ([], [])
 
     # ---- what is copied
 
+    def fit(self) -> None:
+        """Fewer turns are under way, or none, where all are too many for shared memory."""
+        each = sum([copied.load.result.type.numel * copied.load.result.type.element.itemsize for copied in self.copied])
+        while self.stages > 2 and self.stages * each > _MUCH:
+            self.stages -= 1
+        if self.stages * each > _TOO_MUCH:
+            self.copied = []
+
+    def is_free_of_writes(self, load: Operation) -> bool:
+        """Whether nothing in the loop writes to what is loaded."""
+        if not self.written:
+            return True
+        read = _arguments(self.flow, load.operands[0])
+        return read is not None and all(written is not None and not read & written for written in self.written)
+
+    def is_early(self, load: Operation) -> bool:
+        """Whether it is the load of a scalar whose address is known turns ahead."""
+        if load.op != "load" or not load.result.type.is_scalar or load.attrs["volatile"]:
+            return False
+        return self.is_free_of_writes(load) and self.slice(load.operands) is not None
+
     def candidate(self, load: Operation) -> _Copied | None:
         if load.op != "load" or load.result.type.is_scalar or load.attrs["volatile"]:
+            return None
+        if not self.is_free_of_writes(load):
             return None
         dtype = load.result.type.element
         if not isinstance(dtype, DType) or load.attrs["vector"] * dtype.itemsize < COPY_BYTES:
             return None
         if len(load.operands) == 3 and not self.is_zero(load.operands[2]):
             return None
-        if not self.feeds_products(load.result) or self.slice(load.operands) is None:
+        if self.multiplies and not self.feeds_products(load.result):
+            return None
+        if self.slice(load.operands) is None:
             return None
         return _Copied(load, buffer_layout(load.result.type))
 
@@ -158,29 +222,30 @@ class _Loop:
         builder = gpu_builder(self.function, Block())
         counter, made = self.loop.operands[0].type, Block()
         distance = self.number(builder, self.stages - 1, counter, self.loop)
-        ahead = self.prologue(builder, counter)
+        ahead, early = self.prologue(builder, counter)
         zero, first = [self.number(builder, slot, Type(I32), self.loop) for slot in (0, self.stages - 1)]
         extra = [builder.value(value.type, value.name) for value in ahead]
+        waiting = [[builder.value(value.type, value.name) for value in turn] for turn in early]
         reading, filling = builder.value(Type(I32), "reading"), builder.value(Type(I32), "filling")
-        made.args = (*self.body.args, *extra, reading, filling)
+        made.args = (*self.body.args, *extra, *chain(*waiting), reading, filling)
         with builder.inside(made):
             builder.emit("async_wait", [], {"pending": self.stages - 2})
             builder.emit("barrier")
-            self.read(builder, reading)
+            self.read(builder, reading, waiting[0])
             (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
             turn, goes_on = self.later(builder, self.body.args[0], reach)
-            following = self.fill(builder, turn, extra, filling, goes_on)
+            following, loaded = self.fill(builder, turn, extra, filling, goes_on)
             yields = self.body.operations[-1].operands
             steps = [self.stepped(builder, slot) for slot in (reading, filling)]
-            builder.emit("yield", [*yields, *following, *steps])
-        self.replace(builder, made, [*ahead, zero, first])
+            builder.emit("yield", [*yields, *following, *chain(*waiting[1:]), *loaded, *steps])
+        self.replace(builder, made, [*ahead, *chain(*early), zero, first])
 
     @staticmethod
     def number(builder: IRBuilder, value: int, type_: Type, like: Operation) -> Value:
         return builder.emit("constant", [], {"value": value, "type": type_}, location=like.location)[0]
 
-    def prologue(self, builder: IRBuilder, counter: Type) -> list[Value]:
-        """Buffers, and the copies of the first turns; the carried values behind them."""
+    def prologue(self, builder: IRBuilder, counter: Type) -> tuple[list[Value], list[list[Value]]]:
+        """Buffers, and the copies of the first turns; the carried values behind them, and the scalars of each turn."""
         for copied in self.copied:
             type_ = copied.load.result.type
             assert isinstance(type_.element, DType)
@@ -188,14 +253,16 @@ class _Loop:
             (copied.slots,) = builder.emit("local_alloc", [], {"type": slots}, location=copied.load.location)
         lower, upper, step = self.loop.operands[:3]
         values = [self.loop.operands[3 + position] for position in self.needed[1]]
+        early = []
         turn, (goes_on,) = lower, builder.emit("lt", [lower, upper])
         for number in range(self.stages - 1):
             slot = self.number(builder, number, Type(I32), self.loop)
-            values = self.fill(builder, turn, values, slot, goes_on)
+            values, loaded = self.fill(builder, turn, values, slot, goes_on)
+            early.append(loaded)
             before = goes_on
             turn, goes_on = self.later(builder, turn, step)
             (goes_on,) = builder.emit("and", [before, goes_on])
-        return values
+        return values, early
 
     def later(self, builder: IRBuilder, turn: Value, reach: Value) -> tuple[Value, Value]:
         """A later turn's number, and whether there is such a turn: a number that has wrapped around is none."""
@@ -206,8 +273,8 @@ class _Loop:
 
     def fill(
         self, builder: IRBuilder, turn: Value, values: Sequence[Value], slot: Value, goes_on: Value
-    ) -> list[Value]:
-        """The copies of a turn as one group, of nothing if there is no such turn; gives what it carries to the next.
+    ) -> tuple[list[Value], list[Value]]:
+        """The copies of a turn as one group, of nothing if there is no such turn; what it carries on, and its scalars.
 
         Masks say whether there is one, and no branch: so the back end may mix copies with products.
         """
@@ -218,14 +285,23 @@ class _Loop:
         for copied in self.copied:
             self.copy(builder, copied, names, slot, goes_on)
         builder.emit("async_commit")
+        loaded = [self.load(builder, load, names, goes_on) for load in self.scalars]
         ends = [last.operands[position] for position in self.needed[1]]
-        return [names.get(value, value) for value in ends]
+        return [names.get(value, value) for value in ends], loaded
 
     def clone(self, builder: IRBuilder, operations: Sequence[Operation], names: dict[Value, Value]) -> None:
         for operation in operations:
             operands = [names.get(operand, operand) for operand in operation.operands]
             made = builder.emit(operation.op, operands, operation.attrs, location=operation.location)
             names.update(zip(operation.results, made, strict=True))
+
+    @staticmethod
+    def load(builder: IRBuilder, load: Operation, names: dict[Value, Value], goes_on: Value) -> Value:
+        """A scalar of a turn, if there is such a turn."""
+        pointer, *rest = [names.get(operand, operand) for operand in load.operands]
+        if rest:
+            (goes_on,) = builder.emit("and", [rest[0], goes_on], location=load.location)
+        return builder.emit("load", [pointer, goes_on, *rest[1:]], load.attrs, location=load.location)[0]
 
     def copy(self, builder: IRBuilder, copied: _Copied, names: dict[Value, Value], slot: Value, goes_on: Value) -> None:
         load = copied.load
@@ -239,11 +315,11 @@ class _Loop:
         attrs = {name: load.attrs[name] for name in ("cache", "eviction", "vector")}
         builder.emit("async_copy", [place, pointers, mask], attrs, location=load.location)
 
-    def read(self, builder: IRBuilder, slot: Value) -> None:
-        """The body's operations, with loads from the slot of the turn in place of those from global memory."""
+    def read(self, builder: IRBuilder, slot: Value, early: Sequence[Value]) -> None:
+        """The body's operations, with what the turn finds in its slot and among scalars in place of loads."""
         loads = {id(copied.load): copied for copied in self.copied}
-        gone: set[int] = set()
-        names: dict[Value, Value] = {}
+        gone = {id(load) for load in self.scalars}
+        names = {load.result: value for load, value in zip(self.scalars, early, strict=True)}
         for operation in self.body.operations[:-1]:
             if id(operation) in gone:
                 continue

@@ -1,4 +1,5 @@
-"""Clean-ups of functions, with or without layouts: equal operations become one, what does not change leaves loops.
+"""Clean-ups of functions, with or without layouts: equal operations become one, what does not change leaves loops, and
+loops of one turn go.
 
 What has effects stays where it is; what has none, and no region, is moved and joined freely. A loop that has no turn
 computes what was moved out of it once for nothing, which no operation minds.
@@ -8,6 +9,7 @@ Neighbours: `pipeline` says when each runs.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from stator.tile.ir.core import Block, Function, Operation, Value
@@ -96,6 +98,50 @@ def _taken_out(loop: Operation, operators: Operators) -> list[Operation]:
                 inside -= set(operation.results)
         region.operations[:] = kept
     return taken
+
+
+def turns_of(loop: Operation, made: Mapping[Value, Operation]) -> int | None:
+    """How many turns a `for` has, if that is known: its bounds and step are constants."""
+    found = [made.get(operand) for operand in loop.operands[:3]]
+    if any(each is None or each.op != "constant" for each in found):
+        return None
+    lower, upper, step = (each.attrs["value"] for each in found if each is not None)
+    return len(range(lower, upper, step)) if step else None
+
+
+def write_out_single_turns(function: Function) -> None:
+    """A loop of one turn is what it does in that.
+
+    y = for_(c0, c64, c64, x)
+    def body(i, x_1):                →    z = add(x, c0)
+        z = add(x_1, i)
+        yield_(z)                         … z in place of y
+    """
+    made = {result: operation for operation in function.body.walk() for result in operation.results}
+    names: dict[Value, Value] = {}
+    _write_out(function.body, made, names)
+    replace_operands(function.body, {value: _last(value, names) for value in names})
+
+
+def _last(value: Value, names: Mapping[Value, Value]) -> Value:
+    while value in names:
+        value = names[value]
+    return value
+
+
+def _write_out(block: Block, made: Mapping[Value, Operation], names: dict[Value, Value]) -> None:
+    operations = []
+    for operation in block.operations:
+        for region in operation.regions:
+            _write_out(region, made, names)
+        if operation.op != "for" or turns_of(operation, made) != 1:
+            operations.append(operation)
+            continue
+        (body,) = operation.regions
+        names.update(zip(body.args, (operation.operands[0], *operation.operands[3:]), strict=True))
+        names.update(zip(operation.results, body.operations[-1].operands, strict=True))
+        operations += body.operations[:-1]
+    block.operations[:] = operations
 
 
 # ---- what nobody uses

@@ -13,7 +13,7 @@ from functools import partial
 
 from stator.tile.cpu.casts import memory, pack, register, unpack
 from stator.tile.ir.core import Operation, Value
-from stator.tile.ir.types import DType, Element, Pointer
+from stator.tile.ir.types import BF16, DType, Element, Pointer
 from stator.tile.nvidia.exchange import through_memory
 from stator.tile.nvidia.writer import Registers, Results, Writer, operation
 
@@ -38,6 +38,8 @@ def _words(element: Element, count: int) -> tuple[int, int]:
 
 def _to_words(w: Writer, element: Element, values: Sequence[str]) -> list[str]:
     """Numbers as the words of an access, i16 for bytes."""
+    if element == BF16 and len(values) > 1:
+        return [w.m.of_bfloats(low, high) for low, high in zip(values[::2], values[1::2], strict=True)]
     type_ = memory(element)
     count, bits = _words(element, len(values))
     kind, vector = w.vector(type_, [pack(w.m, element, value) for value in values])
@@ -49,6 +51,8 @@ def _to_words(w: Writer, element: Element, values: Sequence[str]) -> list[str]:
 
 
 def _from_words(w: Writer, element: Element, words: Sequence[str], count: int) -> list[str]:
+    if element == BF16 and count > 1:
+        return [value for word in words for value in w.m.bfloats(word)]
     type_ = memory(element)
     _, bits = _words(element, count)
     given = [w.m.convert("trunc", "i16", "i8", word) for word in words] if bits == 8 else words
@@ -76,13 +80,16 @@ def load(w: Writer, o: Operation) -> Results:
     pointers, places, element = w.get(o.operands[0]), w.places(o.operands[0]), pointee(o.operands[0])
     mask = w.get(o.operands[1]) if len(o.operands) > 1 else None
     other = w.get(o.operands[2]) if len(o.operands) > 2 else None
-    count = o.attrs["vector"]
+    count, equal = o.attrs["vector"], range(places.count) if o.attrs["volatile"] else w.equal(o.result)
     w.before_access(o)
     found: dict[int, str] = {}
     for first in places.first:
         if first in found:
             continue
         part = range(first, first + count)
+        if all(equal[each] in found for each in part):
+            found.update({each: found[equal[each]] for each in part})
+            continue
         rest = [other[r] for r in part] if other is not None else None
         given = _load(w, element, pointers[first], count, mask[first] if mask else "", rest, _load_text(o))
         found.update(zip(part, given, strict=True))

@@ -16,12 +16,15 @@ from math import prod
 from stator.tile.cpu.casts import register
 from stator.tile.ir.core import Block, Operation
 from stator.tile.ir.types import DType, Element
+from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia.exchange import fetch, select
 from stator.tile.nvidia.places import Places, bits_of, coordinates, dropped, element_at, one_bit, spread
 from stator.tile.nvidia.shapes import along, axis_place, slice_of
 from stator.tile.nvidia.threads import padded_size
 from stator.tile.nvidia.writer import Registers, Results, Writer, operation
 
+#: More values of warps than this cost each thread more than sharing them out, and a barrier.
+_READ_BY_EACH = 16
 _COMMUTES = {"add", "mul", "minimum", "maximum", "and", "or", "xor"}
 
 
@@ -180,7 +183,12 @@ def _told_apart(places: Places) -> int:
 
 
 def _reduce_warps(rows: Rows, region: Block, bits: Sequence[int], free: bool) -> None:
-    """Every thread reads what all warps have, and combines it."""
+    """Every thread reads what all warps have, and combines it; if that is much, each combines a part for all."""
+    if len(rows.places.first) << len(bits) > _READ_BY_EACH:
+        _share_out(rows, bits)
+        for bit in bits:
+            _reduce_lanes(rows, region, [bit], free)
+        return
     stride, _ = along(rows.places, rows.axis)
     places, numbers = rows.places, [rows.where(bit)[1] for bit in bits]
     warps = tuple([0 if number in numbers else basis for number, basis in enumerate(places.warps)])
@@ -193,6 +201,20 @@ def _reduce_warps(rows: Rows, region: Block, bits: Sequence[int], free: bool) ->
     while len(parts) > 1:
         parts = [_combined(rows, region, parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
     rows.values, rows.places = parts[0], rest
+
+
+def _share_out(rows: Rows, bits: Sequence[int]) -> None:
+    """What warps have goes to lanes by these bits of the axis, each element to no more threads than it takes."""
+    w, places = rows.w, rows.places
+    stride, _ = along(places, rows.axis)
+    kept = _told_apart(places)
+    parts = [stride << bit for bit in bits]
+    order = [*parts, *[1 << bit for bit in range(kept.bit_length()) if kept >> bit & 1 and 1 << bit not in parts]]
+    end = LANES + bits_of(w.warps)
+    order += [0] * (end - len(order))
+    shared = Places(places.shape, tuple(order[end:]), tuple(order[:LANES]), tuple(order[LANES:end]))
+    (rows.values,) = _exchanged(rows, rows.values, [shared], kept)
+    rows.places = shared
 
 
 def _combined(rows: Rows, region: Block, left: Results, right: Results) -> Results:

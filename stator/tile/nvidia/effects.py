@@ -5,6 +5,7 @@ Neighbours: `writer` has the table that this fills; `stator.tile.interpret.progr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from stator.tile.cpu import elementwise
@@ -88,11 +89,11 @@ def print_(w: Writer, o: Operation) -> Results:
 
 @operation("assert")
 def assert_(w: Writer, o: Operation) -> Results:
-    """One that fails says so and ends the launch, which CUDA then tells whoever waits for it."""
-    place = "" if o.location is None else f"{o.location.file}:{o.location.line}: "
-    message = f"{place}assertion failed: {o.attrs['message']}, in program (%d, %d, %d)\n"
-    for condition in dict.fromkeys(w.get(o.operands[0])):
-        with w.code.when(w.m.op("xor", "i1", condition, "true")):
-            _printed(w, message.replace("%", "%%").replace("(%%d, %%d, %%d)", "(%d, %d, %d)"), _program(w))
-            w.code.call("void", "llvm.trap")
+    """One that fails says so and ends the launch, as CUDA's own assertions do: whoever waits for it is told."""
+    file, line = ("", 0) if o.location is None else (o.location.file, o.location.line)
+    texts = [("ptr", w.string(text)) for text in (o.attrs["message"], file, w.function.name)]
+    holds = functools.reduce(w.both, dict.fromkeys(w.get(o.operands[0])))
+    with w.code.when(w.m.op("xor", "i1", holds, "true")):
+        given = (texts[0], texts[1], ("i32", str(line)), texts[2], ("i64", "1"))
+        w.code.call("void", "__assertfail", *given, attributes=" noreturn nounwind")
     return []

@@ -14,8 +14,8 @@ from stator.tile.cpu.casts import register
 from stator.tile.ir.core import Operation, Value
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.rules import dtype_of
-from stator.tile.ir.types import DType, Element, Pointer
-from stator.tile.nvidia import externs, formulas
+from stator.tile.ir.types import BF16, F32, DType, Element, Pointer
+from stator.tile.nvidia import externs, formulas, halves
 from stator.tile.nvidia.exchange import fetch
 from stator.tile.nvidia.writer import HANDLERS, Registers, Results, Writer, operation
 
@@ -39,8 +39,8 @@ def _each(w: Writer, o: Operation, function: object) -> Results:
     """A function of numbers on all registers; equal ones are computed once."""
     assert callable(function)
     known: dict[tuple[str, ...], str] = {}
-    found = []
-    for numbers in zip(*operands(w, o), strict=True):
+    found, given = [], list(zip(*operands(w, o), strict=True))
+    for numbers in [given[first] for first in w.equal(o.results[0])]:
         if numbers not in known:
             known[numbers] = function(*numbers)
         found.append(known[numbers])
@@ -85,7 +85,37 @@ def select(w: Writer, o: Operation) -> Results:
 @operation("cast")
 def cast(w: Writer, o: Operation) -> Results:
     source, target = _dtype(o), o.attrs["dtype"]
+    if source == F32 and target == BF16 and o.attrs["rounding"] == "rtne":
+        return _to_bfloat(w, o)
     return _each(w, o, lambda a: formulas.cast(w.m, w.architecture, source, target, o.attrs["rounding"], a))
+
+
+def _to_bfloat(w: Writer, o: Operation) -> Results:
+    """f32 to bf16, two different numbers at a time."""
+    (values,) = operands(w, o)
+    if w.halves.are_exact(o.operands[0]):
+        return [values]
+    arithmetic = w.halves.arithmetic(o.operands[0]) if w.architecture >= halves.SINCE else None
+    if arithmetic is not None and w.places(arithmetic.result) == w.places(o.result):
+        return _in_bfloat(w, arithmetic)
+    different = list(dict.fromkeys(values))
+    known: dict[str, str] = {}
+    for low, high in zip(different[::2], different[1::2], strict=False):
+        known[low], known[high] = w.m.to_bfloats(low, high)
+    if len(different) % 2:
+        known[different[-1]] = w.m.to_bfloat(different[-1])
+    return [[known[value] for value in values]]
+
+
+def _in_bfloat(w: Writer, o: Operation) -> Results:
+    """Arithmetic on numbers that bf16 has, rounded to it, two different ones at a time."""
+    given = list(zip(*operands(w, o), strict=True))
+    different = list(dict.fromkeys(given))
+    known: dict[tuple[str, ...], str] = {}
+    for low, high in zip(different[::2], [*different[1::2], different[-1]], strict=False):
+        words = [("i32", w.m.of_bfloats(*pair)) for pair in zip(low, high, strict=True)]
+        known[low], known[high] = w.m.bfloats(formulas.instruction(w.m, f"{o.op}.rn.bf16x2", "i32", *words))
+    return [[known[numbers] for numbers in given]]
 
 
 @operation("bitcast")
@@ -111,7 +141,14 @@ def addptr(w: Writer, o: Operation) -> Results:
             by = m.convert("sext" if offset.kind == "int" else "zext", register(offset), "i64", by)
         return by if size == 1 else m.op("mul", "i64", by, str(size))
 
-    return _each(w, o, lambda address, by: address if by == "0" else m.op("add", "i64", address, distance(by)))
+    found: list[str] = []
+    pairs = zip(*operands(w, o), strict=True)
+    for number, ((address, by), (first, more)) in enumerate(zip(pairs, w.behind(o.result), strict=True)):
+        if first != number:
+            found.append(m.op("add", "i64", found[first], str(more * size)))
+        else:
+            found.append(address if by == "0" else m.op("add", "i64", address, distance(by)))
+    return [found]
 
 
 @operation("extern")
@@ -159,6 +196,8 @@ def _word_types(element: Element, pack: int) -> list[str]:
 
 
 def _packed(w: Writer, element: Element, values: Sequence[str]) -> list[tuple[str, str]]:
+    if element == BF16 and len(values) % 2 == 0:
+        return [("i32", w.m.of_bfloats(*pair)) for pair in zip(values[::2], values[1::2], strict=True)]
     type_, size = shared_casts.memory(element), element.itemsize
     numbers = [shared_casts.pack(w.m, element, value) for value in values]
     if size >= 4:
@@ -183,6 +222,8 @@ def _unpacked(w: Writer, element: Element, words: Sequence[str], pack: int) -> R
     type_, size = shared_casts.memory(element), element.itemsize
     if size >= 4:
         return list(words)
+    if element == BF16 and pack % 2 == 0:
+        return [value for word in words for value in w.m.bfloats(word)]
     bits, found = f"i{8 * size}", []
     each = min(4 // size, pack)
     for word in words:

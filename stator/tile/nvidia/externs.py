@@ -1,7 +1,8 @@
 """The functions of libdevice that there is code for on a GPU: operators, functions of f64, and instructions of PTX.
 
-What rounds in a direction is an instruction here. Neighbours: `stator.tile.cpu.externs` has those that are shared,
-`doubles` the functions; `ir.externs` has the signatures, `interpret.libdevice` the meaning.
+Where NVIDIA's library is found, most are its own. What rounds in a direction is an instruction here.
+Neighbours: `libdevice` links that library, `doubles` has the functions of f64, `stator.tile.cpu.externs` those that are
+shared; `ir.externs` has the signatures, `interpret.libdevice` the meaning.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from stator.tile.cpu import externs as shared
 from stator.tile.cpu.casts import cast, register
 from stator.tile.cpu.code import Maker
 from stator.tile.ir.core import Location
-from stator.tile.ir.types import F64, I64, U64, DType
-from stator.tile.nvidia import doubles, formulas, powers
+from stator.tile.ir.types import F64, I32, I64, U64, DType
+from stator.tile.nvidia import doubles, formulas, libdevice, powers
 
 #: A fast function → the one that it is.
 _FAST = {"fast_tanf": "tan", "fast_exp10f": "exp10", "fast_log10f": "log10", "fast_powf": "pow"}
@@ -38,6 +39,9 @@ def extern(
     """A function on numbers."""
     dtype = types[0]
     name = _FAST.get(symbol, symbol)
+    known = "powi" if symbol == "pow" and types[1] == I32 else symbol
+    if libdevice.has(known):
+        return libdevice.call(m, known, types, result, args)
     if name in _OPERATORS:
         return formulas.ROWS[_OPERATORS[name]](m, dtype, {}, *args)
     if name == "pow" and types[1] != dtype:

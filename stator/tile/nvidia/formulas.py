@@ -18,6 +18,7 @@ from stator.tile.cpu.casts import rounded
 from stator.tile.cpu.code import Maker
 from stator.tile.cpu.elementwise import Row
 from stator.tile.ir.types import F32, F64, DType
+from stator.tile.nvidia import libdevice
 from stator.tile.nvidia.doubles import Doubles
 from stator.tile.nvidia.powers import FUNCTIONS
 
@@ -70,6 +71,8 @@ def exp(m: Maker, x: str) -> str:
 
 #: Functions of f32 that are computed in f32, and those of f64 numbers as exact as results in f32 need.
 _IN_SINGLE = {"exp": exp, "exp2": exp2, "log": shared_formulas.log, "log2": shared_formulas.log2}
+#: Functions of f32 that an instruction computes exactly enough, which libdevice's do not take.
+_BY_INSTRUCTION = frozenset(["exp", "exp2"])
 _IN_DOUBLE = {"tanh": shared_formulas.tanh, "erf": shared_formulas.erf}
 
 
@@ -84,6 +87,9 @@ def in_double(m: Maker, name: str, dtype: DType, *args: str) -> str:
 
 def _function(name: str) -> Row:
     def row(m: Maker, dtype: DType, attrs: Mapping[str, Any], x: str) -> str:
+        if libdevice.has(name) and (dtype == F64 or name not in _BY_INSTRUCTION):
+            kept = F64 if dtype == F64 else F32
+            return rounded(m, dtype, libdevice.call(m, name, [kept], kept, [x]))
         if dtype != F64 and name in _IN_SINGLE:
             return rounded(m, dtype, _IN_SINGLE[name](m, x))
         if dtype != F64 and name in _IN_DOUBLE:

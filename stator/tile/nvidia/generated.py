@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stator.tile.frontend.kernel import compile_kernel
+from stator.tile.language.context import Checks
 from stator.tile.language.static import base_type, constexpr_type
 from stator.tile.language.types import BY_IR_NAME, dtype, pointer_type
 from stator.tile.nvidia import stages
@@ -35,11 +36,16 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """The binary of a job, and what is known of it; Refused where there is no code for it."""
     function, launch = _executed(job["text"], job["name"])[job["name"]], job["launch"]
     types, hints = _types(function.arg_names, launch, job["anywhere"], job["wide"])
-    compiled = compile_kernel(function.source, types, hints)
+    if job["round"]:  # sizes that the launch names are multiples of a vector
+        hints |= {len(launch["types"]) + i: {"divisibility": _ALIGNMENT} for i in launch["rounds"]}
+    options = launch["options"]
+    debug = bool(options.get("debug"))
+    checks = Checks(debug, debug and bool(options.get("sanitize_overflow", True)))
+    compiled = compile_kernel(function.source, types, hints, checks)
     _, architecture, _ = job["target"]
     attrs = compiled.module.functions[compiled.name].attrs
     known = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
-    attrs.update({name: value for name, value in launch["options"].items() if name in known})
+    attrs.update({name: value for name, value in options.items() if name in known})
     asked = stages.Asked.of(compiled.module, compiled.name, stages.supported(architecture), hidden=True)
     made = stages.make(compiled.module, asked)
     image = made.image if architecture // 10 == asked.architecture // 10 else stages.for_driver(made)

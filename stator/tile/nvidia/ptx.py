@@ -19,6 +19,7 @@ from typing import Any
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
+from stator.tile.nvidia import libdevice
 from stator.tile.nvidia.kernel import TRIPLE
 
 #: How much LLVM does. Its passes have little to find in threads' code, which is straight but for a kernel's own loops:
@@ -48,6 +49,7 @@ def optimized(text: str, architecture: int) -> Any:
     machine = _machine(architecture)
     module = llvm.parse_assembly(text)
     module.data_layout = str(machine.target_data)
+    libdevice.link(module)
     module.verify()
     passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=_PASSES))
     passes.getModulePassManager().run(module, passes)

@@ -23,6 +23,7 @@ import llvmlite  # type: ignore[import-untyped]
 from stator.base.options import Options as StatorOptions
 from stator.base.store import key_of
 from stator.runtime.toolchain import open_store
+from stator.targets.cuda import libdevice
 from stator.tile.errors import CodeRefused
 from stator.tile.gpu.operators import parse as parse_with_layouts
 from stator.tile.ir.core import Module
@@ -74,9 +75,10 @@ def supported(architecture: int) -> int:
 
 @cache
 def _version() -> str:
-    """This package's files, LLVM and the assembler."""
+    """This package's files, LLVM, the assembler and libdevice."""
     files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return key_of(llvmlite.__version__, ptx.assembler_version(), *[file.read_bytes() for file in files])
+    texts = [file.read_bytes() for file in files]
+    return key_of(llvmlite.__version__, ptx.assembler_version(), libdevice.digest(), *texts)
 
 
 def compiled(module: Module, asked: Asked) -> Made:

@@ -26,7 +26,7 @@ class WideProducts:
                 halves.setdefault(_operands(o), set()).add(o.op)
         self._whole = {operands for operands, ops in halves.items() if len(ops) == 2}
         #: The registers that were multiplied → the lower and the upper half; of this region and those around it.
-        self.known: dict[frozenset[str], tuple[str, str]] = {}
+        self.known: dict[tuple[str, frozenset[str]], tuple[str, str]] = {}
 
     def wants(self, o: Operation) -> bool:
         """Whether both halves of an operation's product are computed somewhere."""
@@ -36,7 +36,7 @@ class WideProducts:
 
     def product(self, m: Maker, dtype: DType, a: str, b: str) -> tuple[str, str]:
         """The lower and the upper half."""
-        factors = frozenset((a, b))
+        factors = dtype.kind, frozenset((a, b))
         if factors not in self.known:
             name = f"mul.wide.{'s' if dtype.kind == 'int' else 'u'}{_BITS}"
             whole = instruction(m, name, "i64", ("i32", a), ("i32", b))

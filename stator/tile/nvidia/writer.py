@@ -9,19 +9,22 @@ Neighbours: `threads` has what a thread can do, `kernel` makes the module around
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from stator.tile.analysis.axes import analyse
 from stator.tile.cpu.casts import memory, pack, register
 from stator.tile.cpu.code import literal
 from stator.tile.cpu.refused import Refused
+from stator.tile.gpu.operators import GPU_OPERATORS
 from stator.tile.gpu.scratch import scratch_bytes
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.types import Element
 from stator.tile.layouts.linear import LANES
+from stator.tile.nvidia.halves import Halves
 from stator.tile.nvidia.hazards import Hazards, pointers_of
-from stator.tile.nvidia.places import Places, bits_of
-from stator.tile.nvidia.threads import Threads
+from stator.tile.nvidia.places import Places, bits_of, strides
+from stator.tile.nvidia.threads import Threads, are_disjoint
 from stator.tile.nvidia.wide import WideProducts
 from stator.tile.nvidia.words import word_values
 
@@ -59,10 +62,12 @@ class Writer(Threads):
         self.architecture = architecture
         self.values: dict[Value, Registers] = {}
         self._places: dict[Value, Places] = {}
+        self._axes = analyse(function, lambda op: op in GPU_OPERATORS and GPU_OPERATORS[op].elementwise)
         self._uses = Counter(operand for o in function.body.walk() for operand in o.operands)
         self._once = Places((), (), (0,) * LANES, (0,) * bits_of(warps))
         self.strings: dict[str, str] = {}
         self.hazards = Hazards(function)
+        self.halves = Halves(function)
         self.wide = WideProducts(function)
         self.are_words = word_values(function)
 
@@ -100,6 +105,30 @@ class Writer(Threads):
         if value not in self._places:
             self._places[value] = self._layouts(value)
         return self._places[value]
+
+    def equal(self, value: Value) -> Sequence[int]:
+        """For each register of a tile the first one that is known to hold the same number, in every thread."""
+        places, axes = self.places(value), self._axes[value]
+        mask = sum(
+            (min(run, size) - 1) * stride
+            for run, size, stride in zip(axes.constancy, places.shape, strides(places.shape), strict=False)
+        )
+        if not mask:
+            return range(places.count)
+        found: dict[int, int] = {}
+        return [found.setdefault(element & ~mask, number) for number, element in enumerate(places.elements)]
+
+    def behind(self, value: Value) -> Iterator[tuple[int, int]]:
+        """For each register of contiguous numbers one before it, and by how much it is more, in every thread."""
+        places, axes = self.places(value), self._axes[value]
+        plain = are_disjoint([*places.threads, *[basis for basis in places.registers if basis], places.origin])
+        runs = zip(axes.contiguity, places.shape, strides(places.shape), strict=False)
+        run, size, stride = max(runs, default=(1, 1, 1)) if plain else (1, 1, 1)
+        mask = (min(run, size) - 1) * stride
+        found: dict[int, tuple[int, int]] = {}
+        for number, element in enumerate(places.elements):
+            first, part = found.setdefault(element & ~mask, (number, element & mask))
+            yield first, ((element & mask) - part) // stride
 
     def is_used(self, value: Value) -> bool:
         return self._uses[value] > 0

@@ -40,6 +40,20 @@ CASES = {
     "a: i32[64] = splat(m, shape=(64,)); b: i1[64] = lt(i, a)": ((1,), (1,), (1,)),
     "a: i32[64] = splat(n, shape=(64,)); b: i1[64] = le(i, a)": ((1,), (1,), (1,)),
     "a: i32[64] = splat(n, shape=(64,)); b: i32[64] = mul(i, a)": ((1,), (16,), (1,)),
+    "a: i32[64] = splat(n, shape=(64,)); b: i32[64] = idiv(i, a)": ((1,), (1,), (16,)),
+    "a: i32[64] = splat(m, shape=(64,)); b: i32[64] = idiv(i, a)": ((1,), (1,), (1,)),
+    "a: i32[64] = constant(value=3, type=i32[64]); b: i32[64] = shr(i, a)": ((1,), (1,), (8,)),
+    "a: i32[64] = constant(value=3, type=i32[64]); b: i32[64] = shl(i, a)": ((1,), (8,), (1,)),
+    # round towards zero: -64, -63, … in groups of 16 are not what 0, 1, … are
+    "a: i32[64] = constant(value=-64, type=i32[64]); b: i32[64] = add(i, a); c: i32[64] = splat(n, shape=(64,)); "
+    "d: i32[64] = rem(b, c)": ((1,), (1,), (1,)),
+    "a: i32[64] = constant(value=-64, type=i32[64]); b: i32[64] = add(i, a); c: i32[64] = splat(n, shape=(64,)); "
+    "d: i32[64] = idiv(b, c)": ((1,), (1,), (1,)),
+    # as products have it whose programs go in groups: the last group may be smaller
+    "a: i32 = program_id(axis=0); c: i32 = constant(value=8, type=i32); d: i32 = sub(m, a); e: i32 = minimum(d, c); "
+    "f: i32 = rem(a, m); g: i32 = idiv(f, e); h: i32 = constant(value=64, type=i32); j: i32 = mul(g, h); "
+    "k: i32[64] = splat(j, shape=(64,)); l: i32[64] = add(k, i); o: i32[64] = splat(n, shape=(64,)); "
+    "q: i32[64] = rem(l, o)": ((16,), (16,), (1,)),
     "a: i32[64, 1] = expand_dims(i, axis=1); b: i32[64, 8] = broadcast(a, shape=(64, 8))": (
         (64, 1), (LARGEST, 1), (1, 8),
     ),

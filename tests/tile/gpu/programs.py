@@ -47,6 +47,17 @@ def product(a, b, c, inner, stride_a, stride_b, stride_c, M: tl.constexpr, N: tl
 
 
 @triton.jit
+def one_turn(a, b, c, N: tl.constexpr, K: tl.constexpr):
+    rows = tl.arange(0, N)
+    acc = tl.zeros((N, N), tl.float32)
+    for start in tl.range(0, K, K):
+        terms = start + tl.arange(0, K)
+        left = tl.load(a + rows[:, None] * K + terms[None, :])
+        acc = tl.dot(left, tl.load(b + terms[:, None] * N + rows[None, :]), acc)
+    tl.store(c + rows[:, None] * N + rows[None, :], acc)
+
+
+@triton.jit
 def products(a, b, c, count, inner, N: tl.constexpr, K: tl.constexpr):
     """Several products of matrices that lie one behind the other, as persistent kernels have them."""
     rows = tl.arange(0, N)
@@ -85,6 +96,7 @@ PROGRAMS: dict[str, Callable[[], Compiled]] = {
     "product": lambda: product.warmup(F16, F16, F32, 64, 64, 32, 32, M=32, N=32, K=32, grid=(1,)).compiled,
     "product_f32": lambda: product.warmup(F32, F32, F32, 64, 64, 32, 32, M=32, N=32, K=16, grid=(1,)).compiled,
     "products": lambda: products.warmup(F16, F16, F32, 4, 64, N=32, K=16, grid=(1,)).compiled,
+    "one_turn": lambda: one_turn.warmup(F16, F16, F32, N=32, K=64, grid=(1,)).compiled,
     "transposed": lambda: transposed.warmup(F32, F32, M=32, N=32, grid=(1,)).compiled,
     "attention": attention,
 }

@@ -6,3 +6,4 @@ from tests.tile.kernels.test_attention import *  # noqa: F403
 from tests.tile.kernels.test_norms import *  # noqa: F403
 from tests.tile.kernels.test_products import *  # noqa: F403
 from tests.tile.kernels.test_rows import *  # noqa: F403
+from tests.tile.kernels.test_rows_ahead import *  # noqa: F403

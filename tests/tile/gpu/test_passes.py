@@ -22,9 +22,10 @@ from tests.tile.gpu.simulated import lowered, run_arrays
 
 #: A pass → the kernel on which its golden is.
 SHOWN = {
-    "join": "transposed", "assign": "scaled_rows", "join_laid_out": "product", "leave_loops": "product",
-    "pipeline": "product", "prefetch": "product", "join_copied": "product", "leave_loops_copied": "product",
-    "remove_unused": "product_f32", "allocate": "product_f32", "barriers": "product_f32",
+    "join": "transposed", "write_out": "one_turn", "assign": "scaled_rows", "join_laid_out": "product",
+    "leave_loops": "product", "pipeline": "product", "prefetch": "product", "operands": "one_turn",
+    "join_copied": "product", "leave_loops_copied": "product", "remove_unused": "product_f32",
+    "allocate": "product_f32", "barriers": "product_f32",
 }  # fmt: skip
 
 
@@ -61,6 +62,16 @@ def test_before_and_after(step: str, golden: Callable[[str, str], None]) -> None
         return
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", f"behind {step}", lineterm="", n=1)
     golden(step, "\n".join(["", *lines])[1:] + "\n")
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+def test_products_of_one_turn_are_right(warps: int) -> None:
+    compiled = PROGRAMS["one_turn"]()
+    generator = np.random.default_rng(0)
+    a, b = (generator.standard_normal(shape).astype(np.float16) for shape in ((32, 64), (64, 32)))
+    c = np.zeros((32, 32), np.float32)
+    run_arrays(lowered(compiled.module, compiled.name, warps), compiled.name, [a, b, c])
+    np.testing.assert_allclose(c, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-4, atol=1e-4)
 
 
 def test_contiguous_rows_go_in_vectors() -> None:

@@ -238,11 +238,43 @@ def _permuted(a: Array, b: Array, selector: Array) -> Array:
     return found.view(np.uint32)
 
 
+def _to_bfloats(high: Array, low: Array) -> Array:
+    first, second = (narrow(item, DTYPES["bf16"]).view(np.uint16).astype(np.uint32) for item in (high, low))
+    return first << np.uint32(16) | second
+
+
+def _of_bfloats(op: Any) -> Any:
+    """An operation on both halves of words, each rounded once: f64 has the exact result."""
+
+    def row(a: Array, b: Array) -> Array:
+        halves = [(word << np.uint32(16), word & np.uint32(0xFFFF0000)) for word in (a, b)]
+        found = [op(*[half.view(np.float32).astype(np.float64) for half in pair]) for pair in zip(*halves, strict=True)]
+        low, high = (narrow(value, DTYPES["bf16"]).view(np.uint16).astype(np.uint32) for value in found)
+        return high << np.uint32(16) | low
+
+    return row
+
+
+def _reciprocal(x: Array) -> Array:
+    """What is below the normal numbers counts as 0, and becomes it."""
+    least = np.float32(2.0**-126)
+    value = x.view(np.float32)
+    value = np.where(np.abs(value) < least, np.copysign(np.float32(0), value), value)
+    found = (1 / value).astype(np.float32)
+    return np.where(np.abs(found) < least, np.copysign(np.float32(0), found), found)
+
+
 SIMPLE = {
+    "cvt.rn.bf16x2.f32": _to_bfloats,
     "cvt.rna.tf32.f32": _to_tf32,
     "ex2.approx.f32": lambda x: np.exp2(x.astype(np.float64)).astype(np.float32),
     "div.full.f32": lambda a, b: (a / b).astype(np.float32),
     "sqrt.approx.f32": np.sqrt,
+    **{
+        f"{op}.rn.bf16x2": _of_bfloats(each)
+        for op, each in {"add": np.add, "sub": np.subtract, "mul": np.multiply}.items()
+    },
+    "rcp.approx.ftz.f32": _reciprocal,
     "rsqrt.approx.f32": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(np.float32),
     "cvt.rn.satfinite.e4m3x2.f32": _fp8("f8e4nv"),
     "cvt.rn.satfinite.e5m2x2.f32": _fp8("f8e5"),

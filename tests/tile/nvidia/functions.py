@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from stator.tile.interpret import libdevice
 from stator.tile.interpret.compute import fused
+from stator.tile.ir.types import F32, F64, I32, Type
 from tests.tile.nvidia.numbers import CONSTANT_BASE, LOCAL_BASE, saturated
 
 Array = Any
@@ -25,18 +27,28 @@ def call(m: Any, name: str, result: str, args: list[tuple[str, Array]]) -> Any:
         return _shuffle(m, name.split(".")[4], values)
     if name in ("llvm.nvvm.barrier.cta.sync.aligned.all", "llvm.nvvm.bar.warp.sync"):
         return m.barrier()
-    if name == "llvm.trap":
-        raise AssertionError("".join(m.printed))
+    if name == "__assertfail":
+        raise AssertionError(_assertion(m, values))
     if name == "vprintf":
         return _print(m, values)
     if name.startswith("llvm.nvvm.mulhi."):
         return _high_bits(name.rsplit(".", 1)[1], *values)
+    if name.startswith("__nv_"):
+        return _of_libdevice(name.removeprefix("__nv_"), result, args)
     short = re.sub(r"^llvm\.", "", name).split(".")[0] if not name.startswith("llvm.nvvm") else name
     if ".sat." in name:
         return saturated(values[0], result, "fptosi" in name)
     if short in FUNCTIONS:
         return FUNCTIONS[short](*values)
     raise NotImplementedError(f"function {name}")
+
+
+def _of_libdevice(name: str, result: str, args: list[tuple[str, Array]]) -> Array:
+    dtypes = {"float": F32, "double": F64, "i32": I32}
+    symbol = name[:-1] if result == "float" else name
+    symbol = "pow" if symbol == "powi" else symbol
+    given = [value.view(np.int32) if type_ == "i32" else value for type_, value in args]
+    return np.asarray(libdevice.call(symbol, [Type(dtypes[type_]) for type_, _ in args], Type(dtypes[result]), *given))
 
 
 def _high_bits(kind: str, a: Array, b: Array) -> Array:
@@ -59,6 +71,18 @@ def _shuffle(m: Any, way: str, values: list[Array]) -> Array:
     lane = m.tid & 31
     source = (lane ^ by) if way == "bfly" else by & 31
     return value[(m.tid & ~np.uint32(31)) + source]
+
+
+def _assertion(m: Any, values: list[Array]) -> str:
+    """What the driver prints of an assertion that fails, but for the thread."""
+    thread = np.nonzero(m.mask)[0][0]
+    message, file, line, function, _ = [int(value[thread]) for value in values]
+    said, where, name = (_text(m, address) for address in (message, file, function))
+    return f"{where}:{line}: {name}: block: {list(m.place)} Assertion `{said}` failed."
+
+
+def _text(m: Any, address: int) -> str:
+    return bytes(m.constant[address - CONSTANT_BASE :]).split(b"\0")[0].decode()
 
 
 def _print(m: Any, values: list[Array]) -> Array:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -73,3 +76,20 @@ def test_what_is_interpreted_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> N
     x = torch.zeros(8, device="cuda")
     with pytest.raises(LaunchError, match=r"interpreted.*cuda:0"):
         add_kernel[(1,)](x, x, x, 8, BLOCK=8)
+
+
+_OUT_OF_RANGE = """
+import torch, stator
+lookup = stator.compile(torch.nn.functional.embedding, options={"triton": "stator"})
+weight = torch.randn(100, 64, device="cuda")
+print(lookup(torch.arange(100, device="cuda"), weight).equal(weight))
+lookup(torch.arange(1, 101, device="cuda"), weight)
+torch.cuda.synchronize()
+"""
+
+
+def test_a_position_out_of_range_stops_the_device() -> None:
+    """In a process of its own, for CUDA does nothing more there."""
+    done = subprocess.run([sys.executable, "-c", _OUT_OF_RANGE], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("True"), done.stderr
+    assert "device-side assert" in done.stderr and "index out of range" in done.stderr + done.stdout
