@@ -19,7 +19,7 @@ from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO, Index
 from stator.lowering.context import Context
-from stator.lowering.value import Indices, LazyTensor, Place, Spec, compute_dtype, placed, pointwise
+from stator.lowering.value import Indices, LazyTensor, Spec, compute_dtype, pointwise
 from stator.sizes import Extent, hint
 from stator.sizes.strides import Shape, same_layout
 
@@ -53,14 +53,22 @@ def weight_gradient(context: Context, out: Spec, gradient: LazyTensor, x: LazyTe
     A nest has a column of the window: one kernel computes them all, reads a gradient once for a row of the window, and
     finds most pixels in the cache that the column before has read. A nest of all places would read it for each.
     """
-    buffer = context.buffer(out.size, out.stride, out.dtype)
-    for j in range(hint(window.size[1])):
-        context.write(buffer, _column(context, out, gradient, x, window, j), j * buffer.stride[3])
-    return placed(out.size, Place(buffer, buffer.stride))
+    sums = [_column(context, out, gradient, x, window, j) for j in range(hint(window.size[1]))]
+
+    def body(at: Indices) -> Expr:
+        channel, _, row, column = at
+        first, *rest = [each.load((row, channel)) for each in sums]
+        for j, value in enumerate(rest, 1):
+            first = e.masked(e.op("eq", e.index(column), e.index(Index.of(j))), value, first)
+        return e.cast(first, out.dtype)
+
+    value = pointwise(out.size, out.dtype, body, len(sums))
+    value.stride = out.stride
+    return value
 
 
 def _column(context: Context, out: Spec, gradient: LazyTensor, x: LazyTensor, window: Window, j: int) -> LazyTensor:
-    """A column of a weight's gradient: [channels, 1, rows of the window, 1]."""
+    """The sums of a column of the window: [rows of it, channels]."""
     channels, rows, wide, (batch, _, height, width) = out.size[0], out.size[2], compute_dtype(out.dtype), gradient.size
 
     def product(at: Indices) -> Expr:
@@ -71,8 +79,7 @@ def _column(context: Context, out: Spec, gradient: LazyTensor, x: LazyTensor, wi
         factor = e.cast(gradient.load((image, channel, row, column)), wide)
         return e.reduce("sum", e.op("mul", factor, pixel))
 
-    sums = context.reduce((rows, channels, batch, height, width), [2, 3, 4], wide, product, False)
-    return pointwise((channels, 1, rows, 1), wide, lambda at: sums.load((at[2], at[0])), 1)
+    return context.reduce((rows, channels, batch, height, width), [2, 3, 4], wide, product, False)
 
 
 def _summed(
@@ -131,13 +138,7 @@ def _where(conditions: list[Expr], value: Expr, other: Expr) -> Expr:
 
 
 def _channels_innermost(context: Context, weight: LazyTensor) -> LazyTensor:
-    """The weight in float32, one place in the window after the other; a copy where it does not lie so.
-
-    On a GPU it is read as it lies: a copy would be another launch.
-    """
-    if not context.device.host:
-        context.place(weight)
-        return weight
+    """The weight in float32, one place in the window after the other; a copy where it does not lie so."""
     channels, _, _, columns = weight.size
     stride, wide = (1, 1, columns * channels, channels), compute_dtype(weight.dtype)
     if weight.dtype == wide and same_layout(weight.size, context.place(weight).stride, stride):
