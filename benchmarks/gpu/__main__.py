@@ -1,19 +1,21 @@
 """Models on a GPU: stator beside eager and torch.compile, without and with CUDA graphs.
 
     python -m benchmarks.gpu [model …] [--tasks inference training] [--graphs off on] [--only check|time]
-                             [--caches folder] [--out gpu.jsonl] [--jobs 1] [--alone 0] [--rounds 5] [--profile]
+                             [--caches folder] [--out gpu.jsonl] [--jobs 1] [--firsts 0] [--alone 0] [--rounds 5]
+                             [--profile]
     python -m benchmarks.gpu --read gpu.jsonl … >> docs/benchmarks.md
 
 Each compiler has a process and caches of its own. `--only check` makes first calls with empty caches and compares
 results with float64; `--only time` times calls, and first calls with what is in the caches; without it both are done.
-With several jobs so many programs compile side by side, and first calls take longer than alone (`jobs` is in their
-records); for the first seconds of `--alone` they are made alone, both compilers' of one row after the other. Calls are
-timed while nothing else runs all the same. Records go to the end of the file as they are made.
+With several jobs so many programs run side by side, but first calls only `--firsts` at a time, each with its part of
+the cores (how many is in their records); for the first seconds of `--alone` they are made alone, both compilers' of
+one row after the other. Calls are timed while nothing else runs all the same. Records go to the end of the file as
+they are made.
 
 All of it on an H100 with 16 threads, in two commands of less than 560 seconds each (docs/gpu.md has them, too):
 
-    python -m benchmarks.gpu --only check --jobs 14 --alone 150 --limit 525 --caches C --out F --logs L
-    python -m benchmarks.gpu --only time --jobs 14 --alone 60 --limit 525 --caches C --out F --logs L \\
+    python -m benchmarks.gpu --only check --jobs 14 --firsts 4 --limit 525 --caches C --out F --logs L
+    python -m benchmarks.gpu --only time --jobs 14 --firsts 4 --limit 525 --caches C --out F --logs L \\
                              --rounds 3 --seconds 0.12
 """
 
@@ -54,7 +56,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--scale", type=int, default=1, help="divides batches")
     made.add_argument("--caches", type=Path, help="a folder in which compilers keep what they compiled")
     made.add_argument("--filled", action="store_true", help="time only what is in the caches")
-    made.add_argument("--jobs", type=int, default=1, help="programs that compile side by side")
+    made.add_argument("--jobs", type=int, default=1, help="programs that run side by side")
+    made.add_argument("--firsts", type=int, default=0, help="how many first calls are made at once; 0: as many as jobs")
     made.add_argument("--alone", type=float, default=0.0, help="seconds for first calls that are made alone")
     made.add_argument("--rounds", type=int, default=5, help="in which all compilers of a row are called in turn")
     made.add_argument("--seconds", type=float, default=0.5, help="that one is called for in a round")
@@ -95,7 +98,7 @@ def main() -> None:
             options.compilers or COMPILERS, options.compilers or [EAGER, STATOR, PEER], options.device,
             options.caches or Path(folder) / "caches", options.logs or Path(folder) / "logs", options.jobs,
             cores(), options.rounds, options.seconds, options.scale, profiled, options.filled,
-            begun + options.limit, options.alone,
+            begun + options.limit, options.alone, options.firsts,
         )  # fmt: skip
         plan.logs.mkdir(parents=True, exist_ok=True)
         book = Book(options.out, facts(options.device))

@@ -1,11 +1,12 @@
 """What is measured, in which order: first calls and errors side by side, times of calls while nothing else runs.
 
 A row's compilers each have a process and caches of their own; the row with CUDA graphs has those of the one without,
-for the kernels are the same. `check` makes first calls with empty caches and compares results with float64, as many at
-once as there are jobs, the compilers of a row next to each other, so that all compile under the same load. `time`
-starts rows side by side too, then calls the compilers of one row after the other in rounds, so that drift hits all
-alike and nothing else is on the device or the processor. Every figure becomes a record in a file at once, so that a run
-that is cut short loses none; what there was no time for is a record too.
+for the kernels are the same. `check` makes first calls with empty caches, a few at once, the compilers of a row next to
+each other, so that all compile under the same load, and compares results with float64, as many at once as there are
+jobs. `time` starts rows side by side too, makes their first calls, a few at once, and calls the compilers of one row
+after the other in rounds, so that drift hits all alike and nothing else is on the device or the processor. Every figure
+becomes a record in a file at once, so that a run that is cut short loses none; what there was no time for is a record
+too.
 Neighbours: `processes.py`, `worker.py`, `table.py`.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Plan:
     end: float = float("inf")
     #: For so many seconds first calls are made alone, with all cores.
     alone: float = 0.0
+    #: How many first calls are made side by side, by which the cores are shared out; 0 for as many as there are jobs.
+    firsts: int = 0
 
     @property
     def left(self) -> float:
@@ -160,17 +163,27 @@ class Rows:
 
     def __init__(self, plan: Plan, book: Book) -> None:
         self.plan, self.book, self.budget = plan, book, Budget()
-        #: How many programs run at once, which share the cores.
-        self.side_by_side = plan.jobs
+        #: How many programs compile at once, which share the cores.
+        self.side_by_side = plan.firsts or plan.jobs
 
     # -- first calls and errors
 
     def check(self, rows: Sequence[Row]) -> None:
         """First calls with empty caches, and errors. A run that is cut short has all of its first rows."""
         jobs = [job for row in rows for job in self._checks(row)]
-        made = self._alone([job for job in jobs if job.stage == "first" and not job.row.graphs])
-        with ThreadPoolExecutor(self.plan.jobs) as pool:
-            list(pool.map(self._done, [job for job in jobs if job not in made]))
+        firsts = [job for job in jobs if job.stage == "first" and not job.row.graphs]
+        made = self._alone(firsts)
+        if self.plan.firsts:
+            self._beside(self.plan.firsts, self._done, [job for job in firsts if job not in made])
+            made = firsts
+        self._beside(self.plan.jobs, self._done, [job for job in jobs if job not in made])
+
+    def _beside(self, count: int, done: Callable[[Any], None], jobs: Iterable[Any]) -> None:
+        """Do so many jobs at once; those that compile have their part of the cores."""
+        before, self.side_by_side = self.side_by_side, count
+        with ThreadPoolExecutor(count) as pool:
+            list(pool.map(done, jobs))
+        self.side_by_side = before
 
     def _done(self, job: Job) -> None:
         if self.plan.left > 0:
@@ -182,14 +195,14 @@ class Rows:
         """Do what there is time for, row by row, while nothing else runs; gives what was done."""
         made: list[Job] = []
         start = time.monotonic()
-        self.side_by_side = 1
+        before, self.side_by_side = self.side_by_side, 1
         for row in dict.fromkeys([job.row for job in jobs]):
             if time.monotonic() - start >= self.plan.alone:
                 break
             for job in [job for job in jobs if job.row == row]:
                 self._done(job)
                 made.append(job)
-        self.side_by_side = self.plan.jobs
+        self.side_by_side = before
         return made
 
     def _checks(self, row: Row) -> Iterator[Job]:
@@ -231,10 +244,11 @@ class Rows:
 
     def _first(self, row: Row, compiler: str, worker: Worker) -> None:
         """The first call: `cold` with empty caches, `warm` with those of an earlier one, `kernels_kept` with those of
-        the row without CUDA graphs, which has the same kernels.
+        the row without CUDA graphs, which has the same kernels. Eager keeps nothing.
         """
         mark, plain = self._mark(row, compiler), self._mark(row._replace(graphs=False), compiler)
         kind = "warm" if mark.exists() else "kernels_kept" if plain.exists() else "cold"
+        kind = "cold" if compiler == EAGER else kind
         answer = self._ask(worker, "first")
         self.book.note(row, compiler, **{kind: answer.pop("seconds")}, jobs=self.side_by_side, **answer)
         mark.parent.mkdir(parents=True, exist_ok=True)
@@ -278,17 +292,24 @@ class Rows:
         if self.plan.filled_only:
             jobs = [job for job in jobs if job[1] == EAGER or self._mark(*job).exists()]
         started: dict[tuple[Row, str], Worker] = {}
+        built: dict[tuple[Row, str], Worker] = {}
         ready: dict[tuple[Row, str], Worker] = {}
 
-        def prepare(job: tuple[Row, str]) -> None:
+        def build(job: tuple[Row, str]) -> None:
             with self.book.failures(*job, "first", self._log(*job)):
                 started[job] = worker = self._worker(*job)
-                self._first(*job, worker)
-                ready[job] = worker
+                self._ask(worker, "build")
+                built[job] = worker
+
+        def call(job: tuple[Row, str]) -> None:
+            with self.book.failures(*job, "first", self._log(*job)):
+                self._first(*job, built[job])
+                ready[job] = built[job]
 
         with ThreadPoolExecutor(self.plan.jobs) as pool:
             try:
-                list(pool.map(prepare, jobs))
+                list(pool.map(build, jobs))
+                self._beside(self.side_by_side, call, [job for job in jobs if job in built])
                 for row in some:
                     self._timed(row, {name: ready[row, name] for name in self.plan.timed if (row, name) in ready})
             finally:
@@ -329,8 +350,7 @@ class Rows:
                 with self._running(*job, "warm") as worker:
                     self._first(*job, worker)
 
-        with ThreadPoolExecutor(self.plan.jobs) as pool:
-            list(pool.map(again, jobs))
+        self._beside(self.side_by_side, again, jobs)
 
     # -- processes
 

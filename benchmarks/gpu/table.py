@@ -96,16 +96,18 @@ def speed(rows: dict[Row, dict[str, Figures]]) -> str:
 def first(rows: dict[Row, dict[str, Figures]]) -> str:
     """First calls in seconds, and memory: stator's, torch.compile's, and the ratio.
 
-    A star is on first calls that were made beside others.
+    A star is on first calls that were made beside others. What eager's takes, loading what libraries need, is part of
+    the compilers' too.
     """
     kinds: list[tuple[str, str, Callable[[float], str], bool]] = [
         ("cold s", "cold", lambda x: figure(x, 1), True), ("warm s", "warm", lambda x: figure(x, 2), True),
         ("peak MiB", "peak_mib", lambda x: figure(x, 0), False),
     ]  # fmt: skip
-    lines = head(["model", *[cell for name, *_ in kinds for cell in (name, f"{PEER}'s", "ratio")]])
+    titles = [cell for name, *_ in kinds for cell in (name, f"{PEER}'s", "ratio")]
+    lines = head(["model", f"{EAGER}'s first s", *titles])
     ratios: dict[str, list[float]] = {}
     for row, by in rows.items():
-        cells = [row.model]
+        cells = [row.model, figure(float(by.get(EAGER, {}).get("cold", math.nan)), 2)]
         for _, field, shown, inverse in kinds:
             ours, theirs = [float(by.get(name, {}).get(field, math.nan)) for name in (STATOR, PEER)]
             ratio = (theirs / ours if inverse else ours / theirs) if ours and theirs else math.nan
@@ -116,7 +118,7 @@ def first(rows: dict[Row, dict[str, Figures]]) -> str:
     worst = {field: _least if inverse else _most for _, field, _, inverse in kinds}
     for name, of in (("geometric mean", dict.fromkeys(worst, mean)), ("worst", worst)):
         found = [cell for field, values in ratios.items() for cell in ("", "", figure(of[field](values), 2))]
-        lines.append(line([name, *found]))
+        lines.append(line([name, "", *found]))
     return "\n".join(lines)
 
 

@@ -2,7 +2,7 @@
 
 The process is forked from one that has imported torch, transformers and timm but no compiler and no CUDA, so that many
 start fast, and what a first call takes is the compiler's import, compiling and running. Orders, each a method of
-`Session`: `first`, `calls`, `errors`, `memory`, `profile`.
+`Session`: `build`, `first`, `calls`, `errors`, `memory`, `profile`.
 Neighbours: `processes.py` starts and asks, `step.py` has the programs.
 """
 
@@ -80,6 +80,11 @@ class Session:
             spec = self.spec
             self.program = Program(spec.row, spec.compiler, spec.device, comparable=spec.comparable, scale=spec.scale)
         return self.program
+
+    def build(self) -> None:
+        """Have the program there, so that what follows is the compiler's."""
+        self.made  # noqa: B018  (it is made when it is asked for)
+        _warm_libraries(self.spec.device)
 
     def first(self) -> dict[str, Any]:
         """Seconds of the first call, what is warned of meanwhile, and what the compiler says that it made."""

@@ -23,7 +23,7 @@ from stator.base.device import HOST, Device
 from stator.base.dtypes import ITEMSIZE
 from stator.fake.overloads import overload
 from stator.graphs.calls import is_view
-from stator.graphs.convolutions import both, is_depthwise, is_laid, is_stem
+from stator.graphs.convolutions import both, is_depthwise, is_depthwise_backward, is_laid, is_stem
 from stator.graphs.frozen import BLAS_PRODUCT, CONVOLUTION, PRODUCT
 from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, PAIRS
 from stator.loop import expr as e
@@ -33,7 +33,7 @@ from stator.loop.index import Index
 from stator.loop.nest import Buffer, Extern
 from stator.lowering import depthwise, pairs
 from stator.lowering.context import Context
-from stator.lowering.extern import call, extern, target_name
+from stator.lowering.extern import call, extern, read_results, target_name
 from stator.lowering.pairs import finished
 from stator.lowering.table import lowers
 from stator.lowering.value import (
@@ -103,10 +103,40 @@ def traced_convolution(
         return found
     stride, padding, dilation, *_ = args
     window = depthwise.Window(weight.size[2:], *map(both, (stride, padding, dilation)))
+    if not context.device.host:
+        context.place(x)
+        return _as_in_eager(context, depthwise.lower(context, out, x, weight, bias, window), out)
     value = depthwise.lower(context, out, _without_border(context, x), weight, bias, window)
     value.stride = channels_last(out.size)
     context.realize(value)
     return value if same_layout(out.size, out.stride, value.stride) else with_strides(value, out.stride)
+
+
+@lowers("convolution_backward")
+def traced_convolution_backward(
+    context: Context, out: Any, gradient: LazyTensor, x: LazyTensor, weight: LazyTensor, *args: Any
+) -> Any:
+    if context.node is None or not is_depthwise_backward(context.node, context.device):
+        return extern(context, out, gradient, x, weight, *args)
+    _, stride, padding, dilation, *_ = args
+    window = depthwise.Window(weight.size[2:], *map(both, (stride, padding, dilation)))
+    read = read_results(context.node, len(out))
+    context.place(gradient)
+    of_image = of_weight = None
+    if 0 in read:
+        value = depthwise.image_gradient(context, out[0], gradient, weight, window)
+        of_image = _as_in_eager(context, value, out[0])
+    if 1 in read:
+        context.place(x)
+        of_weight = depthwise.weight_gradient(context, out[1], gradient, x, window)
+    return of_image, of_weight, None
+
+
+def _as_in_eager(context: Context, value: LazyTensor, out: Spec) -> LazyTensor:
+    """The value in memory, with the strides that the graph says."""
+    value.stride = out.stride
+    context.realize(value)
+    return value
 
 
 def _stem(

@@ -5,12 +5,14 @@ what it reads and what reads it are further passes over memory: these are fused 
 innermost, as for a convolution with a weight in the library's order (`convolution.py`), and the weight has it too:
 `passes/convolutions.py` lays those so that depend on parameters alone. A border is a mask around loads, none of which
 happens outside of the image, nor meets a weight there.
+On a GPU the image has the channel innermost where `passes/images.py` or the program has laid it so, and gradients are
+computed as well. A border's zeros meet the weight there, as in cuDNN, which leaves out a choice for each product.
 Neighbours: `convolution.py` calls `lower`, and has a library's ways; docs/freezing.md has what was measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from stator.loop import expr as e
@@ -31,8 +33,59 @@ class Window(NamedTuple):
     dilation: Sequence[int]
 
 
+#: From a window, a dim, an index, a tap and the size of an image to a place in it, and what says that it is inside.
+Placed = Callable[[Window, int, Index, int, Extent], tuple[Index, list[Expr]]]
+
+
 def lower(context: Context, out: Spec, x: LazyTensor, weight: LazyTensor, bias: Any, window: Window) -> LazyTensor:
     """The sum of products over the window, in float32, rounded once."""
+    return _summed(context, out, x, weight, bias, window, _position)
+
+
+def image_gradient(context: Context, out: Spec, gradient: LazyTensor, weight: LazyTensor, window: Window) -> LazyTensor:
+    """Of each pixel, over the windows that have it."""
+    return _summed(context, out, gradient, weight, None, window, _window_with)
+
+
+def weight_gradient(context: Context, out: Spec, gradient: LazyTensor, x: LazyTensor, window: Window) -> LazyTensor:
+    """Sums over all pixels in float32, rounded once.
+
+    A nest has a column of the window: one kernel computes them all, reads a gradient once for a row of the window, and
+    finds most pixels in the cache that the column before has read. A nest of all places would read it for each.
+    """
+    sums = [_column(context, out, gradient, x, window, j) for j in range(hint(window.size[1]))]
+
+    def body(at: Indices) -> Expr:
+        channel, _, row, column = at
+        first, *rest = [each.load((row, channel)) for each in sums]
+        for j, value in enumerate(rest, 1):
+            first = e.masked(e.op("eq", e.index(column), e.index(Index.of(j))), value, first)
+        return e.cast(first, out.dtype)
+
+    value = pointwise(out.size, out.dtype, body, len(sums))
+    value.stride = out.stride
+    return value
+
+
+def _column(context: Context, out: Spec, gradient: LazyTensor, x: LazyTensor, window: Window, j: int) -> LazyTensor:
+    """The sums of a column of the window: [rows of it, channels]."""
+    channels, rows, wide, (batch, _, height, width) = out.size[0], out.size[2], compute_dtype(out.dtype), gradient.size
+
+    def product(at: Indices) -> Expr:
+        tap, channel, image, row, column = at
+        down, above = _position(window, 0, row, tap, x.size[2])
+        across, beside = _position(window, 1, column, j, x.size[3])
+        pixel = _where(above + beside, e.cast(x.load((image, channel, down, across)), wide), e.const(0.0, wide))
+        factor = e.cast(gradient.load((image, channel, row, column)), wide)
+        return e.reduce("sum", e.op("mul", factor, pixel))
+
+    return context.reduce((rows, channels, batch, height, width), [2, 3, 4], wide, product, False)
+
+
+def _summed(
+    context: Context, out: Spec, image: LazyTensor, weight: LazyTensor, bias: Any, window: Window, place: Placed
+) -> LazyTensor:
+    """Over the window, of what is at a `place` of the image and a factor of the weight."""
     rows, columns = map(hint, window.size)
     wide, factors = compute_dtype(out.dtype), _channels_innermost(context, weight)
 
@@ -40,22 +93,40 @@ def lower(context: Context, out: Spec, x: LazyTensor, weight: LazyTensor, bias: 
         batch, channel, row, column = at
         total = e.const(0.0, wide) if bias is None else e.cast(bias.load((channel,)), wide)
         for i in range(rows):
-            down, above = _position(window, 0, row, i, x.size[2])
+            down, above = place(window, 0, row, i, image.size[2])
             for j in range(columns):
-                across, beside = _position(window, 1, column, j, x.size[3])
-                pixel = e.cast(x.load((batch, channel, down, across)), wide)
+                across, beside = place(window, 1, column, j, image.size[3])
+                pixel = e.cast(image.load((batch, channel, down, across)), wide)
                 factor = e.cast(factors.load((channel, ZERO, Index.of(i), Index.of(j))), wide)
-                total = _where(above + beside, e.op("fma", pixel, factor, total), total)
+                if context.device.host:
+                    total = _where(above + beside, e.op("fma", pixel, factor, total), total)
+                else:
+                    total = e.op("fma", _where(above + beside, pixel, e.const(0.0, wide)), factor, total)
         return e.cast(total, out.dtype)
 
     return pointwise(out.size, out.dtype, body, 1)
 
 
-def _position(window: Window, d: int, at: Index, tap: int, size: Extent) -> tuple[Index, list[Expr]]:
+def _position(window: Window, d: int, at: Index, tap: int | Index, size: Extent) -> tuple[Index, list[Expr]]:
     """Where the window reads in a dim, and what says that this is inside of the image."""
-    position = at * window.stride[d] + (tap * window.dilation[d] - window.padding[d])
-    low, high = e.index(Index.of(0)), e.index(Index.of(size))
-    return position, [e.op("ge", e.index(position), low), e.op("lt", e.index(position), high)]
+    position = at * window.stride[d] + tap * window.dilation[d] - window.padding[d]
+    return position, _inside(position, size)
+
+
+def _window_with(window: Window, d: int, at: Index, tap: int, size: Extent) -> tuple[Index, list[Expr]]:
+    """Which window reads a pixel at a tap, in a dim, and what says that there is one."""
+    step, turned = window.stride[d], at + (window.padding[d] - tap * window.dilation[d])
+    if step == 1:
+        return turned, _inside(turned, size)
+    steps = -(-tap * window.dilation[d] // step)  # so many more, and no quotient is of a negative number
+    position = (turned + steps * step) // step - steps
+    whole = e.op("eq", e.index((turned + steps * step) % step), e.index(ZERO))
+    return position, [whole, *_inside(position, size)]
+
+
+def _inside(position: Index, size: Extent) -> list[Expr]:
+    low, high = e.index(ZERO), e.index(Index.of(size))
+    return [e.op("ge", e.index(position), low), e.op("lt", e.index(position), high)]
 
 
 def _where(conditions: list[Expr], value: Expr, other: Expr) -> Expr:

@@ -241,6 +241,20 @@ def test_units_carry_the_keys_of_their_binaries(hopper: None, monkeypatch: pytes
     assert kernels.keys() == {"first", "second"} and all(type(found) is Linked for found in kernels.values())
 
 
+def test_products_start_first(hopper: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They compile longest, however short their text; then it goes by the text."""
+    product = "@triton.jit\ndef product(p0, p1):\n    a0 = tl.dot(t0, t1)\n"
+    plain = unit(10, 20)
+    launches = {**binaries.launches(plain.source), "product": binaries.launches(plain.source)["first"]}
+    longer = plain.source.rpartition("\nLAUNCHES = ")[0] + "    # a longer text\n" + product
+    made = Unit(f"{longer}\nLAUNCHES = {launches}", (*plain.kernels, "product"), (), "triton")
+    begun: list[str] = []
+    monkeypatch.setattr(binaries, "compiler", lambda *_: "triton 3")
+    monkeypatch.setattr(toolchain, "begin", lambda source, *given: begun.append(source.name))
+    toolchain.building(Options(cache_dir=str(tmp_path))).begin([made], "cuda:0", {})
+    assert begun == ["product", "second", "first"]
+
+
 def test_a_binary_is_loaded_once_for_a_device(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     loads: list[tuple[str, int]] = []
 

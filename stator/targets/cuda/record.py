@@ -18,6 +18,9 @@ from stator.base.store import Store, key_of
 from stator.targets.cuda.platform import NVIDIA, Platform, current
 from stator.targets.cuda.toolchain import KIND, number
 
+#: Of a window that a kernel of ours convolves each channel with.
+DEPTHWISE_TAPS = 49
+
 
 def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
     """A maker's typical device."""
@@ -29,7 +32,8 @@ def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
         line_bytes=256, short_axis=4, min_row=1 << 16, min_rows=32, parts_online=True, row_parts=528, row_stages=3,
         packs=True, repeats=True, narrows=True, gathers_pools=True, product_work=1 << 16, tile_products=True,
         tile_sums=4096, core_registers=1 << 16, shared_bytes=227 << 10, product_rate=9.9e14, assembly=platform.assembly,
-        convolves_innermost=platform is NVIDIA, pads_products=platform is NVIDIA, atomics=platform.atomics,
+        convolves_innermost=platform is NVIDIA, depthwise_taps=DEPTHWISE_TAPS if platform is NVIDIA else 0,
+        pads_products=platform is NVIDIA, atomics=platform.atomics,
     )  # fmt: skip
 
 

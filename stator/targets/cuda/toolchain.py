@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from stator._native import Kernel
 
 KIND = "cuda"
+#: What a kernel that multiplies matrices calls.
+PRODUCT = "tl.dot("
 #: Cycles of a multiprocessor in which the host has queued a call.
 WAIT = 100_000
 
@@ -53,8 +55,8 @@ class Compiling:
         for unit in units:
             sources = _sources(unit, number(device), self._compiler)
             keys = [source.key() for source in sources]
-            longest = sorted(zip(sources, keys, strict=True), key=lambda pair: -len(pair[0].text))
-            for source, key in longest:  # what takes long starts first, so that nothing waits for it alone
+            pairs = sorted(zip(sources, keys, strict=True), key=lambda pair: _work(pair[0]), reverse=True)
+            for source, key in pairs:  # what takes long starts first, so that nothing waits for it alone
                 first = ROUND if source.launch.get("round") else 0
                 begin(source, key, self._store, first, remarks.get(source.name, ""))
             found.append(replace(unit, library=" ".join(keys)))
@@ -76,6 +78,11 @@ def load(units: Sequence[Unit], device: str, options: Options) -> dict[str, Kern
     """The kernels of texts, for a device."""
     store = open_store(options)
     return {name: kernel for unit in units for name, kernel in _kernels(unit, number(device), store, options)}
+
+
+def _work(source: Source) -> tuple[bool, int]:
+    """By which kernels are put in the order of how long they compile: products, whose tiles are large, take longest."""
+    return PRODUCT in source.text, len(source.text)
 
 
 def _kernels(unit: Unit, device: int, store: Store, options: Options) -> Iterator[tuple[str, Kernel]]:
