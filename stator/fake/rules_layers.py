@@ -345,6 +345,12 @@ def _grid_sampler_backward(x: Any, grid: Any, grad: Any) -> Any:
     return make(x.shape, x.dtype, x.device), make(grid.shape, grid.dtype, grid.device)
 
 
+@rule(aten._fused_rms_norm_backward.default)
+def _rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    given = [value if wanted else None for value, wanted in zip((x, weight), mask, strict=True)]
+    return tuple([None if value is None else make(value.shape, value.dtype, value.device) for value in given])
+
+
 # ---- losses ----------------------------------------------------------------------------------------------------------
 
 
