@@ -1,8 +1,8 @@
 """Models on a GPU: stator beside eager and torch.compile, without and with CUDA graphs.
 
     python -m benchmarks.gpu [model …] [--tasks inference training] [--graphs off on] [--only check|time]
-                             [--caches folder] [--out gpu.jsonl] [--jobs 1] [--firsts 0] [--alone 0] [--rounds 5]
-                             [--profile]
+                             [--caches folder] [--out gpu.jsonl] [--jobs 1] [--firsts 0] [--alone 0] [--draws 5]
+                             [--rounds 5] [--profile]
     python -m benchmarks.gpu --read gpu.jsonl … >> docs/benchmarks.md
 
 Each compiler has a process and caches of its own. `--only check` makes first calls with empty caches and compares
@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--jobs", type=int, default=1, help="programs that run side by side")
     made.add_argument("--firsts", type=int, default=0, help="how many first calls are made at once; 0: as many as jobs")
     made.add_argument("--alone", type=float, default=0.0, help="seconds for first calls that are made alone")
+    made.add_argument("--draws", type=int, default=5, help="of weights and inputs, of which errors are means")
     made.add_argument("--rounds", type=int, default=5, help="in which all compilers of a row are called in turn")
     made.add_argument("--seconds", type=float, default=0.5, help="that one is called for in a round")
     made.add_argument("--profile", nargs="*", help="also write what kernels take, of these models, or of all")
@@ -98,7 +99,7 @@ def main() -> None:
             options.compilers or COMPILERS, options.compilers or [EAGER, STATOR, PEER], options.device,
             options.caches or Path(folder) / "caches", options.logs or Path(folder) / "logs", options.jobs,
             cores(), options.rounds, options.seconds, options.scale, profiled, options.filled,
-            begun + options.limit, options.alone, options.firsts,
+            begun + options.limit, options.alone, options.firsts, options.draws,
         )  # fmt: skip
         plan.logs.mkdir(parents=True, exist_ok=True)
         book = Book(options.out, facts(options.device))

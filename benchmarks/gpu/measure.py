@@ -59,6 +59,8 @@ class Plan:
     alone: float = 0.0
     #: How many first calls are made side by side, by which the cores are shared out; 0 for as many as there are jobs.
     firsts: int = 0
+    #: Of how many draws of weights and inputs errors are.
+    draws: int = 1
 
     @property
     def left(self) -> float:
@@ -220,7 +222,7 @@ class Rows:
     def _check_both(self, row: Row, compiler: str) -> None:
         with self._running(row, compiler, "first") as worker:
             self._first(row, compiler, worker)
-            self.book.note(row, compiler, **self._ask(worker, "errors"))
+            self.book.note(row, compiler, **self._ask(worker, "errors", self.plan.draws))
 
     def _check_first(self, row: Row, compiler: str) -> None:
         with self._running(row, compiler, "first") as worker:
@@ -230,7 +232,7 @@ class Rows:
         """Without dropout, and in training of few layers."""
         with self._running(row, compiler, "errors", comparable=True) as worker:
             self._ask(worker, "first")
-            self.book.note(row, compiler, **self._ask(worker, "errors"))
+            self.book.note(row, compiler, **self._ask(worker, "errors", self.plan.draws))
 
     @contextmanager
     def _running(self, row: Row, compiler: str, stage: str, comparable: bool = False) -> Iterator[Worker]:

@@ -36,17 +36,25 @@ class Program:
     """A row's model under a compiler; nothing is compiled before the first `step`.
 
     `exact`: in float64, in eager. `comparable`: without dropout, and in training with few layers, so that results can
-    be compared. `scale` divides the batch, for machines without a GPU.
+    be compared. `scale` divides the batch, for machines without a GPU. `draw` says which random weights and inputs.
     """
 
     def __init__(
-        self, row: Row, compiler: str, device: str, *, exact: bool = False, comparable: bool = False, scale: int = 1
+        self,
+        row: Row,
+        compiler: str,
+        device: str,
+        *,
+        exact: bool = False,
+        comparable: bool = False,
+        scale: int = 1,
+        draw: int = 0,
     ) -> None:
         self.row, self.compiler, self.device, self.exact = row, compiler, device, exact
         self.inference = row.task == INFERENCE
         known = MODELS[row.model]
         self.loss_of = known.loss
-        self.module, self.given, self.labels = _built(known, self.inference, device, exact, comparable, scale)
+        self.module, self.given, self.labels = _built(known, self.inference, device, exact, comparable, scale, draw)
         self.module.train(not self.inference)
         self.called: Any = None
         learn = not self.inference and not comparable
@@ -56,6 +64,11 @@ class Program:
     def compile(self) -> None:
         """Ask the compiler; it compiles at the first call."""
         self.called = _compiled(self.compiler, self.module, self.row.graphs)
+
+    def take(self, other: Program) -> None:
+        """Have another program's weights and inputs, in the module that is compiled."""
+        self.module.load_state_dict(other.module.state_dict())
+        self.given, self.labels = other.given, other.labels
 
     def step(self) -> list[Tensor]:
         """One step: the floating results, and in training the loss and, where they are compared, the gradients."""
@@ -84,10 +97,10 @@ class Program:
 
 
 def _built(
-    known: Model, inference: bool, device: str, exact: bool, comparable: bool, scale: int
+    known: Model, inference: bool, device: str, exact: bool, comparable: bool, scale: int, draw: int
 ) -> tuple[nn.Module, dict[str, Tensor], Tensor]:
     batch = max((known.batch if inference else known.training_batch) // scale, 1)
-    torch.manual_seed(0)
+    torch.manual_seed(draw)
     with torch.device(device):
         module = known.build()
         given = known.inputs(module, batch)

@@ -97,6 +97,7 @@ class Session:
             program.step()
             self._synchronize()
             seconds = time.perf_counter() - start
+        self._check_faults()
         told = sorted({f"{item.category.__name__}: {item.message}" for item in caught})
         return {
             "seconds": seconds,
@@ -145,16 +146,26 @@ class Session:
         self._synchronize()
         return [one.elapsed_time(other) for one, other in pairwise(marks)]
 
-    def errors(self) -> dict[str, float]:
-        """How far the results are from float64: the worst tensor's largest element, and all in the mean square."""
-        program = self.made
+    def errors(self, draws: int) -> dict[str, Any]:
+        """How far the results are from float64: the worst tensor's largest element, and all in the mean square.
+
+        Both are means over so many draws of weights and inputs, as one alone may be off by a quarter; `of_draws` has
+        the mean squares of each.
+        """
+        program, spec = self.made, self.spec
         self._settle()
-        got = [value.detach().clone() for value in program.step()]
-        spec = self.spec
-        exact = Program(spec.row, EAGER, spec.device, exact=True, comparable=spec.comparable, scale=spec.scale)
-        exact.compile()
-        want = exact.step()
-        return {"error": error(got, want), "rms": root_mean_square(got, want)}
+        worst, means = [], []
+        for draw in range(draws):
+            how = {"comparable": spec.comparable, "scale": spec.scale, "draw": draw}
+            program.take(Program(spec.row, EAGER, spec.device, **how))
+            got = [value.detach().clone() for value in program.step()]
+            exact = Program(spec.row, EAGER, spec.device, exact=True, **how)
+            exact.compile()
+            want = exact.step()
+            worst.append(error(got, want))
+            means.append(root_mean_square(got, want))
+        self._check_faults()
+        return {"error": sum(worst) / draws, "rms": sum(means) / draws, "of_draws": means}
 
     def memory(self) -> dict[str, float]:
         """MiB of the device that a step takes at most, weights included: allocated, and reserved for good."""
@@ -179,6 +190,14 @@ class Session:
                 step()
             self._synchronize()
         return kernel_table(found, calls)
+
+    def _check_faults(self) -> None:
+        """What ran in eager because a compiler failed is no figure of that compiler's."""
+        if self.spec.compiler in (STATOR, FAST):
+            from stator.base import faults  # only where it is loaded anyway
+
+            if faults.total():
+                raise RuntimeError(f"stator failed, and eager ran: {faults.recent()[0]}")
 
     def _counts(self) -> dict[str, Any]:
         return {} if self.spec.compiler == EAGER else counts(self.spec.compiler.split(",")[0])

@@ -147,6 +147,20 @@ def _storage_offset(tracer: Tracer, x: Any) -> Any:
     return x.storage_offset()
 
 
+#: No size is less: from here on down an integer of PyTorch's is the address of a symbolic one (c10::SymInt).
+_ADDRESSES = -(2**62)
+
+
+@special(aten._fused_rms_norm_backward.default)
+def _rms_norm_backward(tracer: Tracer, grad: Any, x: Any, shape: Any, *rest: Any) -> Any:
+    """Autograd keeps the sizes of `rms_norm` as integers, symbolic ones too; they are those of the last dims."""
+    last = x.shape[x.dim() - len(shape) :]
+    sizes = [size if n < _ADDRESSES else n for n, size in zip(shape, last, strict=True)]
+    func = aten._fused_rms_norm_backward.default
+    run = tracer.decompose if func in tracer.decompositions else tracer.compute
+    return run(func, (grad, x, sizes, *rest), {})
+
+
 # ---- views with several results: one view each, so that each can be written through ----------------------------------
 
 

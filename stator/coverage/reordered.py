@@ -33,6 +33,8 @@ MOST_PRODUCTS = 1 << 20
 MOST_TERMS = 1 << 10
 #: So much smaller no sum of doubles overflows.
 SMALLER = 2.0**-64
+#: A power of two that is greater than any number but infinity, and the opposite of which is less than any but zero.
+LARGEST_POWER = 2048.0
 #: In how many parts a reduction is taken at most, as if by the lanes of a vector.
 PARTS = 16
 #: Where the factors of a matrix product are, and which of their dims is summed over.
@@ -81,7 +83,7 @@ class Reordered(TorchDispatchMode):
         if name in PRODUCTS:
             return self.multiplied(func, name, args, kwargs)
         if name in SCANS:
-            return self.scanned(func, SCANS[name], args, kwargs)
+            return self.scanned(func, name, args, kwargs)
         if name == "trilinear":
             return self.contracted(func(*args, **kwargs), args)
         if name in STEEP:
@@ -262,17 +264,46 @@ class Reordered(TorchDispatchMode):
             total = total.unsqueeze(dim)
         return total
 
-    def scanned(
-        self, func: Any, join: Callable[[Tensor, Tensor], Tensor], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Tensor:
-        """In two parts, which meet anywhere."""
+    def scanned(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+        """In two parts, which meet anywhere; or as the ends of the dtype allow in any order: blocks scan as trees."""
         x, dim = args
+        out: Tensor = func(x, dim, **kwargs)
         length = x.shape[dim] if x.dim() else 0
         if length < 2:
-            return func(x, dim, **kwargs)
+            return out
+        if out.is_floating_point() and (self.extreme or self.vanishes or self.cancels):
+            return out.copy_(self.at_ends(func, name, out, x.to(out.dtype), dim))
         cut = int(torch.randint(1, length, (), generator=self.random))
         first, second = (func(part, dim, **kwargs) for part in x.split([cut, length - cut], dim))
-        return torch.cat([first, join(second, first.narrow(dim, -1, 1))], dim)
+        return torch.cat([first, SCANS[name](second, first.narrow(dim, -1, 1))], dim)
+
+    def at_ends(self, func: Any, name: str, out: Tensor, x: Tensor, dim: int) -> Tensor:
+        """Infinite wherever neighbours among those so far come to more than the dtype holds; a product of nothing,
+        wherever they come to less; or in float64, where a number in range does not overflow on the way.
+        """
+        if self.cancels:
+            return func(x.double(), dim)
+        limits = torch.finfo(out.dtype)
+        if name == "cumprod":
+            sizes = x.double().abs().log2().nan_to_num(0, LARGEST_POWER, -LARGEST_POWER)
+            most, least = _of_neighbours(sizes, dim)
+            if self.vanishes:
+                return torch.where(least < math.log2(limits.smallest_normal * limits.eps), torch.zeros_like(out), out)
+            beyond = most > math.log2(limits.max)
+        elif self.vanishes:
+            return out
+        else:
+            most, least = _of_neighbours(x.double().nan_to_num(0, 0, 0) * SMALLER, dim)
+            beyond = torch.maximum(most, -least) > limits.max * SMALLER
+        return torch.where(beyond & out.isfinite(), torch.full_like(out, torch.inf).copysign(out), out)
+
+
+def _of_neighbours(terms: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The greatest and the least sum of terms that lie side by side, among those up to each place."""
+    ends = terms.cumsum(dim)
+    starts = ends - terms
+    most = (ends - starts.cummin(dim).values).cummax(dim).values
+    return most, (ends - starts.cummax(dim).values).cummin(dim).values
 
 
 def _known(total: Tensor, row: Tensor, run: Callable[..., Tensor]) -> Tensor:
@@ -310,6 +341,18 @@ def _layer_norm(out: Any, *args: Any) -> Any:
     return _textbook(out, x, range(-len(shape), 0), (weight, bias, eps))
 
 
+def _rms_norm(out: Any, *args: Any) -> Any:
+    """Fills (normalised, 1 / root of the mean square): nothing is subtracted, where a kernel updates a mean."""
+    x, shape, weight, eps = args
+    wide = x.float() if x.dtype in HALF_TYPES else x
+    scale = wide.square().mean([*range(-len(shape), 0)], True)
+    scale = (scale + (torch.finfo(wide.dtype).eps if eps is None else eps)).rsqrt()
+    normal = wide * scale
+    out[0].copy_(normal if weight is None else normal * weight)
+    out[1].copy_(scale.reshape(out[1].shape))
+    return out
+
+
 def _group_norm(out: Any, *args: Any) -> Any:
     x, weight, bias, n, c, hw, groups, eps = args
     weight, bias = (None if t is None else t.view(1, groups, c // groups, 1) for t in (weight, bias))
@@ -342,6 +385,17 @@ def _textbook_backward(
 def _layer_norm_backward(out: Any, *args: Any) -> Any:
     grad, x, shape, mean, rstd, weight, *_ = args
     return _textbook_backward(out, x.shape, range(-len(shape), 0), (grad, x, mean, rstd), weight)
+
+
+def _rms_norm_backward(out: Any, *args: Any) -> Any:
+    grad, x, shape, rstd, weight, _ = args
+    if out[0] is None:
+        return out
+    wide = [t.float() if t.dtype in HALF_TYPES else t for t in (grad, x, rstd)]
+    scaled, normal = wide[0] if weight is None else wide[0] * weight, wide[1] * wide[2]
+    inside = scaled - normal * (scaled * normal).mean([*range(-len(shape), 0)], True)
+    out[0].copy_(inside * wide[2])
+    return out
 
 
 def _group_norm_backward(out: Any, *args: Any) -> Any:
@@ -413,6 +467,8 @@ NORMS: dict[str, Callable[..., Any]] = {
     "native_layer_norm": _layer_norm,
     "native_group_norm": _group_norm,
     "native_layer_norm_backward": _layer_norm_backward,
+    "fused_rms_norm": _rms_norm,
+    "fused_rms_norm_backward": _rms_norm_backward,
     "native_group_norm_backward": _group_norm_backward,
     "native_batch_norm": _batch_norm,
     "native_batch_norm_backward": _batch_norm_backward,

@@ -93,7 +93,7 @@ class RandomRounding(TorchDispatchMode):
         out = func(*args, **kwargs)
         results = tree_leaves(out)
         for result, wide in zip(results, exact or [None] * len(results), strict=True):
-            if isinstance(result, Tensor) and result.device.type == "cpu" and result.layout is torch.strided:
+            if isinstance(result, Tensor) and result.device.type != "meta" and result.layout is torch.strided:
                 self._move(result, wide, before, func._schema.name.split("::")[1].rstrip("_"))
         return out
 
@@ -112,21 +112,21 @@ class RandomRounding(TorchDispatchMode):
             centre = torch.where(exact.isfinite(), exact, centre) if self.exact else centre
         elif narrow.dtype is torch.float64:
             same = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in given]
-            kept = [t.detach().double().flatten() for t in same if t.dtype is not torch.bool]
+            kept = [t.detach().to(narrow.device).double().flatten() for t in same if t.dtype is not torch.bool]
             values = torch.cat(kept) if kept else narrow.new_empty(0)
             made = ~torch.isin(narrow, torch.cat([values, -values]))
             rounded = made & _long(narrow)
             if name in SUMMING and bool(_long(values).any()):
                 rounded = made
             if name in TRANSCENDENTAL and len(given) == 1 and given[0].shape == narrow.shape:
-                rounded |= ~torch.isin(given[0].abs().double(), torch.tensor(PLACES, dtype=torch.float64))
+                rounded |= ~torch.isin(given[0].to(narrow.device).abs().double(), narrow.new_tensor(PLACES))
             terms = _terms(given, narrow) if name in SUMMING else 1
             error = narrow.abs() * (torch.finfo(narrow.dtype).eps / 2 * terms**0.5)
         else:
             return
         epsilon = torch.finfo(narrow.dtype).eps
         size = torch.maximum(error, narrow.double().abs() * (epsilon / 2))
-        shake = torch.randn(narrow.shape, generator=self.generator, dtype=torch.float64)
+        shake = torch.randn(narrow.shape, generator=self.generator, dtype=torch.float64).to(narrow.device)
         moved = (centre + size * shake * self.errors).to(narrow.dtype)
         narrow.copy_(torch.where(rounded & narrow.isfinite() & moved.isfinite(), moved, narrow))
 

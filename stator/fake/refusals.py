@@ -3,7 +3,9 @@
 Which dtypes an operator takes is written nowhere but in its kernels, and changes between releases. So where an operator
 meets dtypes or numbers for the first time, its kernel is asked: it runs on stand-ins, tensors of zeros that have the
 arguments' dtypes, and few elements where no argument speaks of sizes. If that raises, while other dtypes pass with the
-same sizes, the error is the operator's and is raised here, as eager raises it. Answers are kept.
+same sizes, the error is the operator's and is raised here, as eager raises it. Answers are kept. Of other devices no
+kernel is asked: an elementwise operator refuses there what it refuses on the host before a kernel is chosen (truth
+values that are subtracted, casts in place).
 
 Invariant: nothing of the program is read or written, and no random number is taken from its generator.
 Neighbours: `mode.py` asks for the program's own operators; `execute.py` has what they give; `overlap.py` has what is
@@ -12,7 +14,8 @@ refused where an operator writes to memory that another operand shares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +62,8 @@ INTERNAL = {
 TRUSTING = {"linalg_ldl_solve", "linalg_lu_solve", "lu_solve", "lu_unpack"}
 #: Kernels that trust the sizes of their operands, and so run on no stand-ins → the dtypes that they are written for.
 WRITTEN_FOR = {"_pdist_backward": (torch.float32, torch.float64)}
+#: What a kernel itself says: which dtypes it is written for, and what it finds in the data.
+_OF_KERNELS = re.compile(r"not implemented for '|ZeroDivisionError")
 #: How many answers are kept.
 KEPT = 20_000
 
@@ -124,8 +129,19 @@ def _refusal(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Except
     for tensor in tensors if func._opname in WRITTEN_FOR else ():
         if tensor.dtype not in WRITTEN_FOR[func._opname] and tensor.device.type == "cpu":
             return NotImplementedError(f"{func._opname} is not implemented for {tensor.dtype}")
-    if not _is_public(func) or any(device.type != "cpu" for device in devices):
+    if not _is_public(func):
         return None
+    if any(device.type != "cpu" for device in devices):
+        if torch.Tag.pointwise not in func.tags or all(tensor.dtype.is_floating_point for tensor in tensors):
+            return None
+        error = _refusal_of_host(func, args, kwargs, tensors)
+        return None if error is None or _OF_KERNELS.search(str(error)) else error
+    return _refusal_of_host(func, args, kwargs, tensors)
+
+
+def _refusal_of_host(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[FakeTensor]
+) -> Exception | None:
     if _RANDOM in func.tags and len(tensors) < 2 and _takes_any_size(func):  # nothing can be wrong with sizes
         args = tuple([SMALL.get(p.name, arg) for p, arg in zip(func._schema.arguments, args, strict=False)])
         return _attempt(func, args, kwargs, LONGEST, lambda dtype, first: dtype)

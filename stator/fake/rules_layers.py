@@ -185,17 +185,21 @@ def _rows(x: FakeTensor, pack: bool = False) -> tuple[list[int], list[int]]:
 def _convolved(size: list[int], x: FakeTensor, weight: FakeTensor, by_onednn: bool) -> FakeTensor:
     """The result of a convolution on the CPU: with the channel innermost if an operand has it so.
 
-    Signals are packed first, so that of those the weight tells, unless it is of one number a channel, or dims of one
-    element do; the other kernels for volumes know one layout.
+    The other kernels for volumes know one layout.
     """
     if len(size) == 3:
-        by_weight = has_channels_last(*_rows(weight)) and not (weight.shape[1] == 1 and weight.shape[2] == 1)
-        if not (by_weight or has_channels_last(*_rows(x, pack=True))):
-            return make(size, x.dtype, x.device)
-        batch, channel, _, step = channels_last_strides([*size[:2], 1, size[2]])
-        return make(size, x.dtype, x.device, (batch, channel, step))
+        return _convolved_signal(size, x, weight, not (weight.shape[1] == 1 and weight.shape[2] == 1))
     last = (len(size) == 4 or by_onednn) and (suggests_channels_last(x) or suggests_channels_last(weight))
     return make(size, x.dtype, x.device, channels_last_strides(size) if last else None)
+
+
+def _convolved_signal(size: list[int], x: FakeTensor, weight: FakeTensor, by_weight: bool) -> FakeTensor:
+    """Signals are packed first, so that the weight tells where the channel lies, or dims of one element."""
+    by_weight = by_weight and has_channels_last(*_rows(weight))
+    if not (by_weight or has_channels_last(*_rows(x, pack=True))):
+        return make(size, x.dtype, x.device)
+    batch, channel, _, step = channels_last_strides([*size[:2], 1, size[2]])
+    return make(size, x.dtype, x.device, (batch, channel, step))
 
 
 def per_dim(value: Any, rank: int) -> list[int]:
@@ -225,6 +229,8 @@ def _convolution(
         return NotImplemented
     size = [x.shape[0], channels, *spatial]
     if x.device.type != "cpu":
+        if rank == 1 and groups == 1 and x.dtype is not torch.float64:  # cuDNN's, of which doubles have one layout
+            return _convolved_signal(size, x, weight, by_weight=True)
         return image(size, x, None, weight)
     padded = transposed and any(more >= step for more, step in zip(extra, stride, strict=True))
     return _convolved(size, x, weight, not padded and _by_onednn(x, weight, groups))
@@ -343,6 +349,12 @@ def _grid_sampler(x: Any, grid: Any) -> Any:
 @rule(aten.cudnn_grid_sampler_backward.default)
 def _grid_sampler_backward(x: Any, grid: Any, grad: Any) -> Any:
     return make(x.shape, x.dtype, x.device), make(grid.shape, grid.dtype, grid.device)
+
+
+@rule(aten._fused_rms_norm_backward.default)
+def _rms_norm_backward(grad: Any, x: Any, shape: Any, rstd: Any, weight: Any, mask: Sequence[bool]) -> Any:
+    given = [value if wanted else None for value, wanted in zip((x, weight), mask, strict=True)]
+    return tuple([None if value is None else make(value.shape, value.dtype, value.device) for value in given])
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------

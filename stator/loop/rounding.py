@@ -1,6 +1,7 @@
 """Roundings that a kernel may leave out under `numerics="fast"`: what is rounded to a half type between its operators.
 
-    f32(bf16(mul(x, y)))  -->  mul(x, y)
+    f32(bf16(mul(x, y)))                 -->  mul(x, y)
+    f32(where(c, bf16(mul(x, y)), z))    -->  where(c, mul(x, y), f32(z))
 
 A rounding that what comes after it can show by more than its size stays: of what is compared, floored or made an
 integer, of what is the largest or the smallest by position, and of what positions are made of. Values in memory are
@@ -9,9 +10,11 @@ rounded as their dtype says. Neighbour: `apply`, which builds kernels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from stator.loop import expr as e
 from stator.loop.expr import Expr, Rewriter, postorder
 from stator.loop.kernel import Store
 from stator.loop.scalar import FLOATS
@@ -21,6 +24,8 @@ _JUMPS = frozenset(
     "eq ne lt le gt ge isnan isinf floor ceil trunc round floordiv mod sign bitcast load index".split()
 )  # fmt: skip
 _BY_POSITION = ("argmax", "argmin")
+#: What gives one of its operands as it is, but for the first, by which it chooses.
+_CHOICES: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {"where": partial(e.op, "where"), "masked": e.masked}
 
 
 def without_roundings(stores: Sequence[Store]) -> list[Store]:
@@ -49,8 +54,22 @@ class _Wide(Rewriter):
 
     def _rebuild(self, node: Expr) -> Expr:
         if node.op == "cast" and node.dtype in ("f32", "f64"):
-            (rounded,) = node.args
-            is_rounding = rounded.op == "cast" and rounded.dtype in ("bf16", "f16")
-            if is_rounding and rounded not in self.kept and rounded.args[0].dtype == node.dtype:
-                return self.memo[rounded.args[0]]
+            wide = self._unrounded(node.args[0], node.dtype)
+            if wide is not None:
+                return wide
         return super()._rebuild(node)
+
+    def _unrounded(self, value: Expr, dtype: str) -> Expr | None:
+        """What was rounded to a half type, or chosen among values that were; None where nothing was, or is kept."""
+        if value.dtype not in ("bf16", "f16") or value in self.kept:
+            return None
+        if value.op == "cast" and value.args[0].dtype == dtype:
+            return self.memo[value.args[0]]
+        if value.op not in _CHOICES:
+            return None
+        condition, *chosen = value.args
+        found = [self._unrounded(one, dtype) for one in chosen]
+        if not any(found):
+            return None
+        wide = [e.cast(self.memo[one], dtype) if out is None else out for one, out in zip(chosen, found, strict=True)]
+        return _CHOICES[value.op](self.memo[condition], *wide)

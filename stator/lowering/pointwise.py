@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from torch._ops import OpOverload
+from torch.fx import Node
 
+from stator.base.device import HOST
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.scalar import FLOATS, INTEGERS, OPS
@@ -98,13 +100,29 @@ def _simple(name: str) -> Callable[..., Expr]:
     return lambda *args: e.op(name, *args)
 
 
-#: Operators whose second operand may be a number as it is, also that of a tensor of one element; in half types eager
-#: rounds all others to the result's type.
-EXACT_NUMBERS = ("mul", "div")
+#: Operators → which operands meet a half type as they are if they are single numbers; eager rounds all others to it
+#: first. On the host those of any tensor of one element are, on other devices numbers that the host has.
+EXACT_ON_HOST: dict[str, tuple[int, ...]] = {"mul": (1,), "div": (1,)}
+EXACT_ELSEWHERE: dict[str, tuple[int, ...]] = {"add": (0, 1), "sub": (0, 1), "mul": (0, 1), "div": (1,)}
 
 
-def _is_single(operand: Operand) -> bool:
-    return not isinstance(operand, LazyTensor) or all(n == 1 for n in operand.size)
+def _meeting(context: Context, name: str, out: Spec, *operands: Operand) -> tuple[Operand, ...]:
+    """The operands of the node that is lowered, rounded to the half type of its result where eager does so first."""
+    return tuple([
+        operand if _is_exact(context, name, place, operand) else _in_half(operand, out.dtype)
+        for place, operand in enumerate(operands)
+    ])  # fmt: skip
+
+
+def _is_exact(context: Context, name: str, place: int, operand: Operand) -> bool:
+    if place not in (EXACT_ON_HOST if context.device.host else EXACT_ELSEWHERE).get(name, ()):
+        return False
+    if not isinstance(operand, LazyTensor):
+        return True
+    if context.device.host:
+        return all(n == 1 for n in operand.size)
+    given: Any = context.node.args[place] if context.node is not None else None
+    return not operand.size and isinstance(given, Node) and given.meta["val"].device.type == HOST
 
 
 def _in_half(operand: Operand, dtype: str) -> Operand:
@@ -139,11 +157,7 @@ def _register_elementwise(target: OpOverload, name: str) -> None:
 
     @lowers(target)
     def run(context: Context, out: Spec, *operands: Operand) -> LazyTensor:
-        first, *rest = operands
-        exact = name in EXACT_NUMBERS
-        rest = [o if exact and _is_single(o) else _in_half(o, out.dtype) for o in rest]
-        operands = (_in_half(first, out.dtype), *rest)
-        return apply(out, compute_dtype(out.dtype), function, *operands)
+        return apply(out, compute_dtype(out.dtype), function, *_meeting(context, name, out, *operands))
 
 
 def _register_rounding(target: OpOverload, name: str) -> None:
@@ -184,24 +198,23 @@ for _op, _primitive in PRIMITIVES.items():
 
 @lowers("add.Tensor")
 def add(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1) -> LazyTensor:
-    return _add_scaled("add", out, a, b, alpha)
+    return _add_scaled("add", out, _meeting(context, "add", out, a, b), alpha)
 
 
 @lowers("sub.Tensor")
 def sub(context: Context, out: Spec, a: Operand, b: Operand, *, alpha: float = 1) -> LazyTensor:
-    return _add_scaled("sub", out, a, b, alpha)
+    return _add_scaled("sub", out, _meeting(context, "sub", out, a, b), alpha)
 
 
-def _add_scaled(name: str, out: Spec, a: Operand, b: Operand, alpha: float) -> LazyTensor:
+def _add_scaled(name: str, out: Spec, operands: tuple[Operand, ...], alpha: float) -> LazyTensor:
     dtype = compute_dtype(out.dtype)
-    a, b = _in_half(a, out.dtype), _in_half(b, out.dtype)
     if alpha == 1:
-        return apply(out, dtype, _simple(name), a, b)
+        return apply(out, dtype, _simple(name), *operands)
     factor = e.cast(e.number(alpha, out.dtype), dtype)
     if out.dtype in FLOATS:  # eager's kernels join product and sum
         factor = e.op("neg", factor) if name == "sub" else factor
-        return apply(out, dtype, lambda x, y: e.op("fma", y, factor, x), a, b)
-    return apply(out, dtype, lambda x, y: e.op(name, x, e.op("mul", y, factor)), a, b)
+        return apply(out, dtype, lambda x, y: e.op("fma", y, factor, x), *operands)
+    return apply(out, dtype, lambda x, y: e.op(name, x, e.op("mul", y, factor)), *operands)
 
 
 @lowers("abs")
@@ -243,7 +256,7 @@ def _float_test(name: str, out: Spec, x: LazyTensor) -> LazyTensor:
 def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> LazyTensor:
     dtype = compute_dtype(out.dtype)
     whole = out.dtype not in FLOATS
-    single = _is_single(b)
+    single = _is_exact(context, "div", 1, b)
 
     def truncated(x: Expr, y: Expr) -> Expr:
         """As in eager, the quotient is rounded to a half type before it is truncated, unless y is a single number."""
@@ -257,7 +270,7 @@ def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mo
             function = _simple("floordiv") if whole else _floor_quotient
         case _:
             function = _truncated_quotient if whole else truncated
-    return apply(out, dtype, function, _in_half(a, out.dtype), b if single else _in_half(b, out.dtype))
+    return apply(out, dtype, function, *_meeting(context, "div", out, a, b))
 
 
 def _floor_quotient(x: Expr, y: Expr) -> Expr:

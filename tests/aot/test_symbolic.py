@@ -1,18 +1,24 @@
 """One trace of a graph with symbolic sizes gives eager's results and gradients for all sizes."""
 
 import copy
+import re
 import types
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
+from torch.utils._pytree import tree_leaves
 
+from stator.aot import overrides as overrides  # fills the tracer's table
+from stator.aot.functional import Cell, Handle
 from stator.aot.metadata import Metadata
 from stator.aot.reference import reference
 from stator.aot.symbols import read
 from stator.aot.trace import trace
+from stator.aot.tracer import Tracer
 from stator.fake import FakeMode
+from stator.fake import make as make_fake
 from stator.fake.symbolic import symint
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from stator.sizes import Environment
@@ -292,3 +298,42 @@ def test_decisions_become_conditions(table):
     assert found == ["s0 > 4"]
     gm = captured(f, randoms, {(0, 0), (1, 0)})
     assert [str(place.symbol) for place in trace(gm, randoms, decompositions=table).metadata.symbols] == ["s0"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_addresses_of_symbolic_sizes_are_no_sizes(table, device):
+    """`rms_norm` hands sizes on as integers: of a symbolic one autograd keeps the address."""
+    environment = Environment()
+    rows, columns = (symint(environment.symbol(n, (0, dim)).size, environment) for dim, n in enumerate((3, 5)))
+    tracer = Tracer(table, {})
+
+    def placeholder(name, *size):
+        fake = make_fake(size, torch.float32, torch.device(device))
+        node = tracer.placeholder(name, fake)
+        fake.handle = Handle(Cell(node), (), node, fake)
+        return fake
+
+    grad, x = placeholder("grad", rows, columns), placeholder("x", rows, columns)
+    rstd, weight = placeholder("rstd", rows, 1), placeholder("weight", columns)
+    func = torch.ops.aten._fused_rms_norm_backward.default
+    with torch.no_grad():
+        results = tracer.run(func, grad, x, [-6917529026168050432], rstd, weight, [True, True])
+    assert [str(result.shape) for result in results] == ["torch.Size([s0, s1])", "torch.Size([s1])"]
+    for node in tracer.graph.find_nodes(op="call_function", target=func):
+        assert str(node.args[2]) == "[s1]"
+    numbers = [n for node in tracer.graph.nodes for n in tree_leaves((node.args, node.kwargs)) if type(n) is int]
+    assert all(abs(n) < 2**62 for n in numbers)
+
+
+def test_no_other_gradient_takes_sizes_as_integers():
+    """But what the program itself has as integers, and the libraries of other formats and devices."""
+    found = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        packet, _, overload = name.removeprefix("aten::").partition(".")
+        packet = getattr(torch.ops.aten, packet, None) if name.startswith("aten::") else None
+        if packet is None or not packet.__name__.endswith("_backward"):
+            continue
+        schema = str(getattr(packet, overload or "default")._schema)
+        if re.search(r"[( ]int\[\]\??\s(normalized_shape|\w*sizes?)\b", schema):
+            found.add(packet.__name__)
+    assert found == {"_fused_rms_norm_backward", "miopen_rnn_backward", "mkldnn_rnn_layer_backward"}

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stator.coverage.compare import Seen, judged, observe_on
-from stator.coverage.reordered import Reordered
+from stator.coverage.reordered import NORMS, Reordered
 
 SEEDS = range(8)
 BIG = torch.finfo(torch.float32).max
@@ -104,6 +104,70 @@ def test_what_cancels_in_the_end_overflows_in_not_every_order(function: Callable
             found.add(str(function(x).item()))
             assert function(x.abs()).isinf()
     assert {"0.0", "nan"} <= found
+
+
+def by_blocks(x: Tensor, scan: Callable[[Tensor, int], Tensor], join: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """A scan of 8 as trees do it: neighbours meet first, whatever came before them."""
+    parts = [scan(part, 0) for part in x.split(2)]
+    halves = [torch.cat([a, join(b, a[-1])]) for a, b in (parts[:2], parts[2:])]
+    return torch.cat([halves[0], join(halves[1], halves[0][-1])])
+
+
+TINY, HUGE = 1e-30, 1e30
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [
+        [TINY, 1.0, 1.0, 1.0, HUGE, HUGE, 1.0, 1.0],  # 1e30, where both great ones meet first
+        [HUGE, 1.0, 1.0, 1.0, TINY, TINY, 1.0, 1.0],  # nothing, likewise
+        [TINY, 0.0, HUGE, HUGE, 1.0, 1.0, -1.0, 1.0],  # no number, beside a zero
+        [TINY, 1.0, HUGE, 1.0, TINY, 1.0, HUGE, 1.0],  # exact in any order
+    ],
+)
+def test_running_products_go_beyond_a_dtype_where_neighbours_do(row: list[float], dtype: torch.dtype) -> None:
+    def run(*, noise: float = 0.0, wide: bool = False, within: object = nullcontext) -> Seen:
+        x = torch.tensor(row, dtype=dtype)
+        x = x.double() if wide else x * (1 + noise * torch.finfo(dtype).eps)
+        return observe_on(lambda x: torch.cumprod(x, 0), [x], [], within=within)  # type: ignore[arg-type]
+
+    want = run()
+    ours = by_blocks(torch.tensor(row, dtype=dtype).float(), torch.cumprod, torch.mul).to(dtype)
+    assert judged(observe_on(lambda x: ours, want.inputs, []), run, want) == []
+    wrong = torch.where(torch.arange(8) == 1, torch.inf, want.results[0]).to(
+        dtype
+    )  # no two of the first are that great
+    assert judged(observe_on(lambda x: wrong, want.inputs, []), run, want)
+
+
+def test_running_sums_overflow_where_neighbours_do() -> None:
+    row = torch.tensor([-BIG, 1.0, 1.0, 1.0, BIG, BIG, 0.0, 0.0])
+    assert by_blocks(row, torch.cumsum, torch.add)[-1].isinf() and torch.cumsum(row, 0).isfinite().all()
+    with Reordered(0):
+        assert torch.cumsum(row, 0).isinf().tolist() == [False] * 5 + [True] * 3
+    with Reordered(6):
+        assert torch.equal(
+            torch.cumsum(torch.tensor([BIG, BIG, -BIG, -BIG]), 0), torch.tensor([BIG, torch.inf, BIG, 0])
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_rms_norm_by_the_textbook(dtype: torch.dtype) -> None:
+    x, weight = inputs().to(dtype), inputs()[0].to(dtype)
+    for given in (x, x.view(5, 8, 9)):
+        dims = [*range(1, given.dim())]
+        shape, scale = list(given.shape[1:]), weight.expand(given.shape[1:])
+        want = F.rms_norm(given.double(), shape, scale.double(), 1e-5)
+        out = torch.empty_like(given), torch.empty([len(given)] + [1] * len(dims))
+        NORMS["fused_rms_norm"](out, given, shape, scale, 1e-5)
+        torch.testing.assert_close(out[0], want.to(dtype))
+        leaf = given.double().requires_grad_()
+        grad = torch.linspace(-1, 1, given.numel()).view(given.shape).to(dtype)
+        (slope,) = torch.autograd.grad(F.rms_norm(leaf, shape, scale.double(), 1e-5), leaf, grad.double())
+        found = (torch.empty_like(given), None)
+        NORMS["fused_rms_norm_backward"](found, grad, given, shape, out[1], scale, (True, False))
+        torch.testing.assert_close(found[0], slope.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

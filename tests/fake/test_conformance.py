@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -43,6 +45,47 @@ def test_all_entries_on_a_gpu(dtype: str) -> None:
     for name in database.names(dtype, "", "cuda"):
         found |= {f"{operator} in {name}": why for operator, why in check(name, dtype, "cuda", 2).found.items()}
     assert not found
+
+
+#: Of signals, sizes and whether channels are innermost; of weights, likewise.
+SIGNALS = [((7, 17, 9), False), ((7, 17, 9), True), ((2, 17, 1), False), ((1, 4, 9), True)]
+WEIGHTS = [((2, 3), False), ((2, 3), True), ((1, 1), True), ((3, 2), "part")]
+
+
+def _signal(size: tuple[int, ...], last: object, dtype: torch.dtype, device: str = "cpu") -> torch.Tensor:
+    if not last:
+        return torch.rand(size, dtype=dtype, device=device)
+    whole = torch.rand(size[0], size[2] + (last == "part"), size[1], dtype=dtype, device=device).transpose(1, 2)
+    return whole[..., : size[2]]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_convolved_signals_lie_as_the_weight_does(device: str, dtype: torch.dtype) -> None:
+    wrong = []
+    for (size, last), ((channels, length), weight_last) in itertools.product(SIGNALS, WEIGHTS):
+        x = _signal(size, last, dtype, device)
+        weight = _signal((channels, size[1], length), weight_last, dtype, device)
+        for padding in (1, 2):
+            rest = None, [1], [padding], [1], False, [0], 1
+            want = aten.convolution(x, weight, *rest)
+            found = RULES[aten.convolution.default](*[_fake(t, t.device) for t in (x, weight)], *rest)
+            if found is not NotImplemented and found.stride() != want.stride():
+                wrong.append((size, last, weight.shape, weight_last, found.stride(), want.stride()))
+    assert not wrong
+
+
+def _fake(tensor: torch.Tensor, device: torch.device) -> FakeTensor:
+    return make(tuple(tensor.shape), tensor.dtype, device, tensor.stride())
+
+
+def test_signals_of_a_gpu_lie_as_its_library_has_them() -> None:
+    """The channel innermost where the weight has it so; of doubles cuDNN has one layout."""
+    for dtype, strides in ((torch.float32, (14, 1, 2)), (torch.bfloat16, (14, 1, 2)), (torch.float64, None)):
+        x = _fake(_signal((7, 17, 7), True, dtype), torch.device("cuda"))
+        weight = _fake(_signal((2, 17, 2), "part", dtype), torch.device("cuda"))
+        found = RULES[aten.convolution.default](x, weight, None, [1], [1], [2], False, [0], 1)
+        assert found is NotImplemented if strides is None else found.stride() == strides
 
 
 @pytest.mark.gpu

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 import stator
 from stator.fake import FakeMode, make, refusals
 from stator.fake.execute import plan_of
+from tests.differential import promotion
 
 WHOLE = torch.tensor([4, 5])
 FLAGS = torch.tensor([True, False])
@@ -179,3 +180,36 @@ def test_numbers_of_the_host_and_copies_go_anywhere() -> None:
         assert (number + number).device == (y + number).device == HOST
     assert plan_of(torch.ops.aten.copy_.default).mixes and plan_of(torch.ops.aten.to.other).mixes
     assert not plan_of(torch.ops.aten.add_.Tensor).mixes
+
+
+def test_what_is_checked_before_a_kernel_is_chosen_is_refused_on_any_device() -> None:
+    """A sample of all elementwise operators with what they take: as the host's, but for what its kernels say."""
+    raised = 0
+    for case in promotion.sample(0.006, seed=4):
+        given = case.arguments()
+        tensors = [value for value in given if isinstance(value, torch.Tensor)]
+        if all(tensor.dtype.is_floating_point for tensor in tensors):
+            continue
+        host, device = (_refused(case, [_moved(value, name) for value in given]) for name in ("cpu", "cuda:0"))
+        own = host is not None and ("not implemented for '" in host or "ZeroDivision" in host)
+        assert device == (None if own else host), str(case)
+        raised += device is not None
+    assert raised > 20
+
+
+def _moved(value: Any, device: str) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return make(tuple(value.shape), value.dtype, torch.device(device))
+
+
+def _refused(case: promotion.Case, given: list[Any]) -> str | None:
+    count = len(case.operands)
+    named = dict(zip([name for name, _ in case.keywords], given[count:], strict=True))
+    try:
+        refusals.check(
+            case.overload, plan_of(case.overload), tuple(given[:count]), {**promotion.fixed(case.overload), **named}
+        )
+    except refusals.ERRORS as error:
+        return str(error)
+    return None

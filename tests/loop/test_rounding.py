@@ -41,6 +41,25 @@ def test_a_value_between_two_operators_is_not_rounded() -> None:
     assert stored(e.cast(SUM, "bf16")) is e.cast(op("add", PRODUCT, const(1.0, "f32")), "bf16")
 
 
+def where(condition: Expr, value: Expr, other: Expr) -> Expr:
+    return op("where", condition, value, other)
+
+
+@pytest.mark.parametrize("choice", [where, e.masked])
+def test_what_is_chosen_among_roundings_is_not_rounded(choice: Callable[[Expr, Expr, Expr], Expr]) -> None:
+    """As a concatenation has it: one part of memory, one that is computed."""
+    first, second = (op("lt", e.index(Index.of(X)), const(n, "i64")) for n in (2, 5))
+    part = choice(second, e.cast(PRODUCT, "bf16"), const(0.0, "bf16"))
+    joined = choice(first, load("c", Index.of(X), "bf16"), part)
+    value = e.cast(op("add", e.cast(joined, "f32"), half("d")), "bf16")
+    wide = choice(first, half("c"), choice(second, PRODUCT, const(0.0, "f32")))
+    assert stored(value) is e.cast(op("add", wide, half("d")), "bf16")
+    plain = e.cast(choice(first, load("c", Index.of(X), "bf16"), load("d", Index.of(X), "bf16")), "f32")
+    assert stored(plain) is plain
+    compared = op("lt", e.cast(joined, "f32"), half("d"))
+    assert stored(compared) is compared
+
+
 @pytest.mark.parametrize("jump", ["lt", "floor", "int", "where", "position"])
 def test_what_jumps_is_rounded(jump: str) -> None:
     match jump:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import stator
 from stator import passes
 from stator.aot import overrides as overrides  # fills the tracer's table
 from stator.aot.functional import Cell, Handle
@@ -229,3 +230,56 @@ PROGRAMS: dict[str, tuple[Function, list[tuple[Tensor, torch.device]]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str, tmp_path: Path) -> None:
     check(*PROGRAMS[name], tmp_path)
+
+
+#: Operators, and whether a number is met as it is or rounded to the half type first.
+MEETING: dict[str, tuple[Callable[[Any, Any], Tensor], bool]] = {
+    "x + s": (aten.add.Tensor, True),
+    "s + x": (lambda x, s: aten.add.Tensor(s, x), True),
+    "x - s": (aten.sub.Tensor, True),
+    "s - x": (lambda x, s: aten.sub.Tensor(s, x), True),
+    "x * s": (aten.mul.Tensor, True),
+    "s * x": (lambda x, s: aten.mul.Tensor(s, x), True),
+    "x / s": (aten.div.Tensor, True),
+    "s / x": (lambda x, s: aten.div.Tensor(s, x), False),
+    "max": (aten.maximum.default, False),
+    "fmod": (aten.fmod.Tensor, False),
+}
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+def test_half_types_of_a_device_meet_numbers_of_the_host_as_they_are(half: torch.dtype, tmp_path: Path) -> None:
+    """And round what another tensor of the device holds first, as eager's kernels there do, unlike the host's."""
+    x, number = torch.randn(500).to(half), torch.tensor(1.2345678)
+    names, wanted = [*MEETING], []
+    for place in (HOST, GPU):
+        for name in names:
+            operator, exact = MEETING[name]
+            met = number if exact and place is HOST else number.to(half).float()
+            wanted.append(operator(x.float(), met).to(half))
+
+    def program(given: Sequence[Tensor], move: Any) -> list[Tensor]:
+        x, *numbers = given
+        return [MEETING[name][0](x, number) for number in numbers for name in names]
+
+    made, held = scheduled(program, [(x, GPU), (number, HOST), (number, GPU)])
+    found = Machine(made, [x, number, number, *held], tmp_path).run()
+    for name, got, want in zip([*names, *names], found, wanted, strict=True):
+        assert torch.equal(got, want), name
+    assert len({str(want) for want in wanted}) > len(names)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16], ids=str)
+def test_half_types_meet_numbers_on_a_gpu_as_in_eager(half: torch.dtype) -> None:
+    x, number = torch.randn(5000, device="cuda").to(half), torch.tensor(1.2345678)
+    for met in (number, number.cuda(), number.double(), number.cuda().double(), number.item()):
+        names = [name for name in MEETING if isinstance(met, Tensor) or name in ("x + s", "x - s", "x * s", "x / s")]
+
+        def program(x: Tensor, met: Any, names: Sequence[str] = names) -> list[Tensor]:
+            return [MEETING[name][0](x, met) for name in names]
+
+        found = stator.compile(program, fullgraph=True, options={"strict": True})(x, met)
+        for name, got, want in zip(names, found, program(x, met), strict=True):
+            # What is divided by a number is multiplied by its inverse in eager, which is a rounding more of float32.
+            torch.testing.assert_close(got, want, rtol=torch.finfo(half).eps * (name == "x / s"), atol=0, msg=name)

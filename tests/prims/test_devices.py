@@ -21,10 +21,10 @@ aten = torch.ops.aten
 MASK, POSITIONS = torch.tensor([True, False, True]), torch.tensor([2, 1])
 
 
-def traced(fn: Callable[[Tensor], Tensor]) -> fx.Graph:
+def traced(fn: Callable[[Tensor], Tensor], device: str = "cuda:1") -> fx.Graph:
     """What a function of float32[3, 4] on the second device does."""
     tracer = Tracer(DECOMPOSITIONS, {})
-    fake = make((3, 4), torch.float32, torch.device("cuda:1"))
+    fake = make((3, 4), torch.float32, torch.device(device))
     node = tracer.placeholder("x", fake)
     fake.handle = Handle(Cell(node), (), node, fake)
     with torch.no_grad(), tracer:
@@ -93,6 +93,34 @@ def test_a_gradient_at_a_nan_is_the_devices(fn: Callable[[Tensor], Tensor]) -> N
         aten.lt.Scalar,
     }
     assert compared and not compared & {aten.gt.Scalar, aten.lt.Scalar}
+
+
+@pytest.mark.parametrize("order", [0.5, 1.0, 1.5, 3.0, float("inf")])
+def test_a_distance_passes_over_a_nan_as_the_device_does(order: float) -> None:
+    """Vectors of the host carry a NaN on; a GPU's kernels take signs by comparisons."""
+    for device, asked in (("cuda:1", False), ("cpu", True)):
+        graph = traced(
+            lambda x: aten._cdist_backward(aten.narrow(x, 1, 0, 3), x, x, order, aten.narrow(x, 1, 0, 3)), device
+        )
+        assert bool(graph.find_nodes(op="call_function", target=aten.isnan.default)) is asked
+        graph = traced(lambda x: aten._cdist_forward(x, x, 0.0, None), device)
+        assert bool(graph.find_nodes(op="call_function", target=aten.isnan.default)) is asked
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("order", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")])
+def test_distances_of_a_nan_on_a_gpu(order: float) -> None:
+    rows = [[1.0, float("nan"), 2.0], [float("inf"), 0.5, 2.0], [1.0, 3.0, -float("inf")], [0.0, 0.5, -2.0]]
+    x = torch.tensor(rows, device="cuda", requires_grad=True)
+    y = torch.tensor(rows[::-1], device="cuda")
+
+    def both(distance: Callable[..., Tensor]) -> tuple[Tensor, ...]:
+        found = distance(x, y)
+        grad = torch.arange(1.0, 17.0, device="cuda").view(4, 4)
+        return found, *(torch.autograd.grad(found, x, grad) if found.requires_grad else ())
+
+    compiled = stator.compile(lambda x, y: torch.cdist(x, y, p=order), options={"cache": False})
+    torch.testing.assert_close(both(compiled), both(lambda x, y: torch.cdist(x, y, p=order)), equal_nan=True)
 
 
 @pytest.mark.gpu

@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from stator.base.device import HOST
 from stator.prims import names as p
 from stator.prims.decompositions.reduction import norm_of_terms
 from stator.prims.dtypes import cast, held
@@ -30,12 +31,13 @@ def distances(a: Tensor, b: Tensor, order: float, mode: int | None) -> Tensor:
     if order == 2 and (mode == 1 or (not mode and many)):
         return NotImplemented
     difference = p.sub(p.unsqueeze(a, -2), p.unsqueeze(b, -3))
-    if order == 0:  # how many differ, where NaN is neither
-        kept = p.logical_or(p.eq(difference, 0.0), p.isnan(difference))
+    if order == 0:  # how many differ; a NaN is itself on the host, elsewhere it does
+        kept = p.eq(difference, 0.0)
+        kept = p.logical_or(kept, p.isnan(difference)) if a.device.type == HOST else kept
         return p.sum_(p.where(kept, difference, 1.0), [-1], False)
     if order == math.inf:  # eager's loop compares, and passes over NaN
         difference = p.where(p.isnan(difference), 0.0, difference)
-    if order in (1, 2, math.inf) or a.device.type != "cpu":
+    if order in (1, 2, math.inf) or a.device.type != HOST:
         return norm_of_terms(difference, order, [-1])
     order = held(order, a.dtype)
     total = p.sum_(p.power_scalar(p.absolute(difference), order), [-1], False)
@@ -71,18 +73,23 @@ def distances_within_backward(grad: Tensor, x: Tensor, order: float, distance: T
 
 
 def _sloped(grad: Tensor, difference: Tensor, distance: Tensor, order: float) -> Tensor:
-    """The gradient times the derivative of the norm by each difference; NaN as eager's vectors have it.
+    """The gradient times the derivative of the norm by each difference.
 
+    A NaN has itself as sign in eager's vectors of the host; other devices compare it with zero, so that it has none.
     Where the distance is zero there is none, whatever the gradient: an infinity times zero would be NaN.
     """
     order = held(order, grad.dtype)
-    size, sign = p.absolute(difference), p.where(p.isnan(difference), difference, p.sign(difference))
+    size, sign, on_host = p.absolute(difference), p.sign(difference), grad.device.type == HOST
+    if on_host:
+        sign = p.where(p.isnan(difference), difference, sign)
     match order:
         case 1:
             return p.mul(grad, sign)
         case 2:
             sloped = p.div(p.mul(grad, difference), distance)
         case math.inf:
+            if not on_host:
+                return p.mul(grad, p.where(p.eq(size, distance), sign, 0.0))
             gap = p.sub(size, distance)
             return p.mul(grad, p.where(p.isnan(gap), gap, p.where(p.eq(gap, 0.0), sign, 0.0)))
         case _:
