@@ -19,6 +19,8 @@ from stator.base import log, pairs
 from stator.base.device import Device
 from stator.kernel import decisions
 from stator.kernel import pairs as pair_kernels
+from stator.loop import layout
+from stator.loop.fusion import FusionPlan
 from stator.loop.kernel import Kernel
 from stator.passes import convolutions
 from stator.passes import pairs as weights
@@ -175,6 +177,46 @@ def test_how_a_weight_lies() -> None:
         for term in (0, 1, 31, 32, 44):
             assert made.view(-1)[pairs.place(column, term, terms)] == value[column, term]
     assert made.count_nonzero() == columns * terms
+
+
+def _residual(x: Tensor, *given: Tensor) -> Tensor:
+    """Two layers of T5: what is added to a product is read by rows, and by the next product."""
+    w, table, v = given
+    x = table[torch.arange(len(x)) % len(table)] + F.linear(x, w)
+    return x + F.linear(x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6), v)
+
+
+#: A function of x and its parameters, x's shape and theirs, and how many kernels it is.
+LINES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...], ...], int]] = {
+    "a batch": (lambda x, w, b: F.gelu(F.linear(x, w, b)), (2, 64, 128), ((512, 128), (512,)), 1),
+    "a batch, normalised": (
+        lambda x, w, b: F.layer_norm(F.gelu(F.linear(x, w, b)), (512,)),
+        (2, 64, 128),
+        ((512, 128), (512,)),
+        2,
+    ),
+    "added": (_residual, (64, 512), ((512, 512), (32, 512), (512, 512)), 3),
+}
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_results_lie_by_rows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products give columns side by side and read whole lines: no result is turned over, and readers are part of it."""
+    decide = layout.decide
+
+    def none_chosen(plan: FusionPlan, device: Device) -> list[layout.Choice]:
+        chosen = decide(plan, device)
+        assert chosen == []
+        return chosen
+
+    monkeypatch.setattr(layout, "decide", none_chosen)
+    function, given, shapes, kernels = LINES[kind]
+    model, x = Network(function, *shapes).bfloat16(), torch.randn(given).bfloat16()
+    with log.collect() as recorder, torch.no_grad():
+        found = stator.compile(model, fullgraph=True, options=OPTIONS)(x)
+    (facts,) = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
+    assert facts["externs"] == [] and len(facts["names"]) == kernels
+    same(model, x, found)
 
 
 def test_what_lies_between_products_has_terms_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
