@@ -15,12 +15,13 @@ from math import ceil, prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
+from stator.base.tiling import COLUMNS
+from stator.base.tiling import ROWS as PAIR_ROWS
 from stator.kernel import windows
 from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges
-from stator.kernel.pairs import COLUMNS, Pairs, pairs_of
-from stator.kernel.pairs import ROWS as PAIR_ROWS
+from stator.kernel.pairs import Pairs, pairs_of
 from stator.kernel.placement import guarded_nodes
 from stator.kernel.product import Block, fill, product_of
 from stator.kernel.tiles import Tile, choose
@@ -94,7 +95,8 @@ class LoopPlan:
         if self.block is not None and self.block.tile is not None:
             told.append("a factor turned over")
         if self.pairs is not None:
-            told.append(f"blocks of {PAIR_ROWS} rows by {COLUMNS} columns, pairs of terms multiplied together")
+            first = "columns" if self.pairs.by_columns else "rows"
+            told.append(f"blocks of {PAIR_ROWS} rows by {COLUMNS} columns, {first} first, pairs of terms together")
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
         if self.ahead:
@@ -131,7 +133,7 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     vector = _choose(kernel, lanes, deps, collide)
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
-    if device.multiplies_pairs and (pairs := pairs_of(kernel, deps)) is not None:
+    if device.multiplies_pairs and (pairs := pairs_of(kernel, deps, device)) is not None:
         return _in_blocks(
             LoopPlan(kernel, deps, narrow, ranges, pairs.columns, pairs.columns, lanes, pairs=pairs), device
         )

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from stator.base.device import Device
+from stator.base.tiling import Product
 from stator.kernel.facts import Axes
 from stator.loop.collision import scatters
 from stator.loop.expr import Expr, scans
@@ -17,10 +19,6 @@ from stator.loop.index import Axis
 from stator.loop.kernel import Kernel
 from stator.loop.paired import Factors, factors_of
 from stator.loop.space import loops
-
-#: Rows and columns of a block: two tiles each way, whose sums fill half of the eight that a core has.
-ROWS, COLUMNS = 32, 32
-_FAR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +29,10 @@ class Pairs:
     columns: Axis
     terms: Axis
     sums: Mapping[Expr, Factors]
-
-    @property
-    def keeps_columns(self) -> bool:
-        """Whether a thread goes through all rows before it goes on to other columns, whose factor is far larger.
-
-        Two threads with AMX, weights out of the nearest caches: 98 x 2048 x 512 take 132 µs so (183), 128 x 768 x 768
-        take 74 (110); but 392 x 256 x 1024 take 226 (120).
-        """
-        assert isinstance(self.rows.size, int) and isinstance(self.columns.size, int)
-        return self.columns.size > _FAR * self.rows.size
+    by_columns: bool  # whether a thread goes through all rows before it goes on to other columns
 
 
-def pairs_of(kernel: Kernel, deps: Mapping[Expr, Axes]) -> Pairs | None:
+def pairs_of(kernel: Kernel, deps: Mapping[Expr, Axes], device: Device) -> Pairs | None:
     """What a kernel is as such products: nothing but sums over one axis, and what is done with each at its place."""
     sums = [node for node in kernel.nodes if node.op == "reduce"]
     reduced = [axis for axis in kernel.reduce_axes if loops(axis)]
@@ -59,8 +48,15 @@ def pairs_of(kernel: Kernel, deps: Mapping[Expr, Axes]) -> Pairs | None:
             lefts = [factors.left for factors in found.values()]
             others = [axis for axis in known if axis is not columns and _are_rows(lefts, axis)]
             alone = not any(columns in deps[load] for load in lefts)
-            return Pairs(others[-1], columns, terms, found) if others and alone else None
+            return _made(others[-1], columns, terms, found, device) if others and alone else None
     return None
+
+
+def _made(rows: Axis, columns: Axis, terms: Axis, sums: Mapping[Expr, Factors], device: Device) -> Pairs:
+    """With the order in which a thread moves least."""
+    m, n, k = rows.size, columns.size, terms.size
+    assert isinstance(m, int) and isinstance(n, int) and isinstance(k, int)
+    return Pairs(rows, columns, terms, sums, Product(m, n, k).by_columns(device))
 
 
 def _are_rows(loads: Iterable[Expr], axis: Axis) -> bool:

@@ -124,8 +124,8 @@ def test_rows_of_few_terms_are_no_pairs(rows: int, terms: int, monkeypatch: pyte
     made: list[pair_kernels.Pairs] = []
     find = pair_kernels.pairs_of
 
-    def noted(kernel: Kernel, deps: Any) -> pair_kernels.Pairs | None:
-        if (found := find(kernel, deps)) is not None:
+    def noted(kernel: Kernel, deps: Any, device: Device) -> pair_kernels.Pairs | None:
+        if (found := find(kernel, deps, device)) is not None:
             made.append(found)
         return found
 
