@@ -2,8 +2,8 @@
 
 A block of rows and columns needs all terms of both. So a core that goes through columns first has its rows in its cache
 all along and reads each part of the weight once, and one that goes through rows first has the weight; a factor that its
-cache does not hold comes again for each block. What oneDNN takes was fitted to 16 shapes of 64 to 394 rows: most to within
-a tenth, 98 x 320 x 1152 to a third. Xeon with AMX, two threads, torch 2.11.
+cache does not hold comes again for each block. What oneDNN takes was fitted to 16 shapes of 64 to 394 rows, most to
+within a tenth (Xeon with AMX, two threads, torch 2.11).
 Neighbours: `pairs.py` has how a weight lies; `passes/pairs.py` chooses between the two, `kernel/pairs.py` the order.
 """
 
@@ -15,8 +15,11 @@ from typing import NamedTuple
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 
-#: Rows and columns of a block: two tiles each way, whose sums fill half of the eight that a core has.
+#: Rows and columns whose sums are in tiles together: two each way, half of the eight that a core has.
 ROWS, COLUMNS = 32, 32
+#: Rows that a block may have, of so many terms or more, and blocks that each core has at least: these rows share what
+#: comes from behind the nearest cache of the columns, where their sums are.
+_TALLEST, _LONG, _BLOCKS = 128, 256, 4
 #: Rows, columns and terms of what one instruction multiplies, and the nanoseconds that it takes with what it loads.
 _TILE, _STEP, _LIBRARY_STEP = (16, 16, 32), 12.3, 9.3
 #: Nanoseconds of a call of the library, beside multiplying.
@@ -39,6 +42,19 @@ class Product(NamedTuple):
     def by_columns(self, device: Device) -> bool:
         """Whether a thread goes through all rows before it goes on to other columns: it moves less so."""
         return self._moved(device, True) < self._moved(device, False)
+
+    def height(self, sums: int, device: Device) -> int:
+        """Rows of a block that so many products go in together."""
+        height = ROWS
+        if self.terms < _LONG:
+            return height
+        blocks = ceil(self.columns / COLUMNS)
+        while (
+            height < min(self.rows, _TALLEST // sums)
+            and ceil(self.rows / (2 * height)) * blocks >= _BLOCKS * device.cores
+        ):
+            height *= 2
+        return height
 
     def time(self, device: Device) -> float:
         """Nanoseconds that a kernel of ours takes."""
