@@ -21,7 +21,7 @@ from stator.codegen.cpp.emit import FLAGS, header
 from stator.runtime import Cpp
 
 WIDTH = 32
-TERMS = (3, 31, 32, 33, 64, 250, 256, 257, 288, 545)
+TERMS = (3, 16, 24, 31, 32, 33, 40, 64, 80, 112, 144, 250, 256, 257, 288, 336, 545)
 ROWS = (1, 2, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 96, 100, 128)
 COLUMNS = (1, 15, 16, 17, 32)
 
@@ -58,7 +58,7 @@ static float half_(const unsigned char* at) {
 static void multiply_(int t, int a, int b) {
     if (tile_[t].rows != tile_[a].rows || tile_[b].rows != tile_[a].bytes / 4 || tile_[t].bytes != 64) faults_ |= 4;
     for (int m = 0; m < tile_[t].rows; ++m)
-        for (int k = 0; k < 16; ++k)
+        for (int k = 0; k < tile_[a].bytes / 4; ++k)
             for (int n = 0; n < 16; ++n) {
                 float sum;
                 __builtin_memcpy(&sum, tile_[t].data[m] + 4 * n, 4);
