@@ -123,6 +123,40 @@ def test_images(sizes: tuple[int, int, int, bool], innermost: bool) -> None:
     same(model, x, found)
 
 
+class Patches(nn.Module):
+    """Windows side by side, of the image as it is or of what is computed of it, and a step that is another one."""
+
+    def __init__(self, channels: int, side: tuple[int, int], bias: bool) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(channels, 40, side, stride=side, bias=bias)
+        self.last = nn.Conv2d(40, 24, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(F.gelu(self.embed(torch.relu(x) + 1)))
+
+
+@pytest.mark.parametrize("innermost", [True, False])
+@pytest.mark.parametrize("side", [(2, 2), (4, 2), (1, 4), (8, 8)])
+@pytest.mark.parametrize("channels", [3, 16])
+def test_windows_side_by_side(channels: int, side: tuple[int, int], innermost: bool) -> None:
+    torch.manual_seed(0)
+    model = Patches(channels, side, bias=channels == 3).eval().bfloat16()
+    x = torch.randn(2, channels, 16, 24).bfloat16()
+    x = x.to(memory_format=torch.channels_last) if innermost else x
+    found, externs = run(model, x)
+    assert externs == []
+    same(model, x, found)
+
+
+@pytest.mark.parametrize("changes", [{"stride": 3}, {"padding": 1}, {"dilation": 2}, {"groups": 2}], ids=str)
+def test_other_windows_are_the_librarys(changes: dict[str, int]) -> None:
+    model = nn.Conv2d(16, 32, 2, **({"stride": 2} | changes)).eval().bfloat16()  # type: ignore[arg-type]
+    x = torch.randn(2, 16, 17, 24).bfloat16().to(memory_format=torch.channels_last)
+    found, externs = run(model, x)
+    assert len(externs) == 1
+    same(model, x, found)
+
+
 @pytest.mark.parametrize("terms", [2, 3, 4])
 @pytest.mark.parametrize("rows", [2, 8, 16, 17])
 def test_rows_of_few_terms_are_no_pairs(rows: int, terms: int, monkeypatch: pytest.MonkeyPatch) -> None:
