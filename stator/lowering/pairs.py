@@ -65,7 +65,16 @@ def finished(made: Spec, sums: LazyTensor, bias: LazyTensor | None) -> LazyTenso
 def matrices(
     context: Context, out: Spec, x: LazyTensor, weight: LazyTensor, bias: LazyTensor | None, packed: LazyTensor
 ) -> Any:
-    context.place(x)
-    made = out._replace(stride=contiguous(out.size))
+    rows, made = _by_rows(context, x), out._replace(stride=contiguous(out.size))
     _, terms = x.size
-    return product(context, made, terms, lambda at, place: x.load((*at, place)), packed, bias)
+    return product(context, made, terms, lambda at, place: rows.load((*at, place)), packed, bias)
+
+
+def _by_rows(context: Context, x: LazyTensor) -> LazyTensor:
+    """A matrix that lies with its terms side by side, or is copied so."""
+    if context.place(x).stride[1] == 1:
+        return x
+    copied = pointwise(x.size, x.dtype, x.load, 1)
+    copied.stride, copied.name = contiguous(x.size), x.name
+    context.place(copied)
+    return copied

@@ -7,11 +7,15 @@ Neighbours: `packing.py` asks for products, `pixels.py` for convolutions with wi
 
 from __future__ import annotations
 
+from collections.abc import Set
+from typing import Any
+
 import torch
 from torch import fx
 
 from stator.base import pairs, tiling
 from stator.base.device import Device
+from stator.graphs.calls import is_view
 from stator.graphs.nodes import add_call, call_for
 from stator.graphs.pairs import MULTIPLY_PAIRS
 from stator.passes.products import Product
@@ -22,12 +26,22 @@ aten = torch.ops.aten
 LEAST_ROWS = 8
 
 
-def pays(product: Product, device: Device) -> bool:
-    """Whether a loop multiplies: of sizes that are known, terms of its rows side by side."""
-    x, value = product.x.meta["val"], product.node.meta["val"]
-    (rows, columns), terms = value.shape, x.shape[1]
+def pays(product: Product, device: Device, loops: Set[Any]) -> bool:
+    """Whether a loop multiplies: of sizes that are known. `loops` are operators that kernels compute."""
+    value: torch.Tensor = product.node.meta["val"]
+    (rows, columns), terms = value.shape, product.x.meta["val"].shape[1]
     known = all(type(size) is int for size in (rows, columns, terms))
-    return known and x.stride()[1] == 1 and is_faster(value.dtype, tiling.Product(rows, columns, terms), device)
+    faster = known and is_faster(value.dtype, tiling.Product(rows, columns, terms), device)
+    return faster and _is_written(product.x, loops)
+
+
+def _is_written(x: fx.Node, loops: Set[Any]) -> bool:
+    """Whether terms lie side by side, or as the kernel has it that computes them: it can write them so."""
+    if x.meta["val"].stride()[1] == 1:
+        return True
+    while is_view(x):
+        (x,) = x.all_input_nodes
+    return x.target in loops
 
 
 def is_faster(dtype: torch.dtype, size: tiling.Product, device: Device) -> bool:

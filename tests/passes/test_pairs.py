@@ -94,6 +94,38 @@ def test_what_a_library_multiplies(kind: str) -> None:
     same(model, x, found)
 
 
+class Mixed(nn.Module):
+    """Tokens as an image and back, as between the products of SegFormer: eager has these with tokens side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(24, 48), nn.Linear(48, 24)
+        self.mix = nn.Conv2d(48, 48, 3, padding=1, groups=48)
+
+    def forward(self, x: Tensor, kept: bool = False) -> Any:
+        n, tokens, _ = x.shape
+        image = self.up(x).transpose(1, 2).view(n, 48, 6, tokens // 6)
+        mixed = F.gelu(self.mix(image).flatten(2).transpose(1, 2))
+        made = x + self.down(mixed)
+        return (made, mixed) if kept else made
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("kept", [False, True])
+def test_rows_that_eager_has_turned_over(kept: bool, count: int) -> None:
+    """A kernel that computes them writes terms side by side, or copies what the program returns as eager has it."""
+    torch.manual_seed(0)
+    model, x = Mixed().eval().bfloat16(), torch.randn(count, 48, 24).bfloat16()
+    with log.collect() as recorder, torch.no_grad():
+        found = stator.compile(model, fullgraph=True, options=OPTIONS)(x, kept)
+        wanted = model(x, kept)
+    (facts,) = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
+    assert facts["externs"] == []
+    for one, other in zip(found, wanted, strict=True) if kept else [(found, wanted)]:
+        assert one.stride() == other.stride()
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)
+
+
 class Block(nn.Module):
     """A convolution with windows of one pixel, what is known of its results, and one back."""
 
