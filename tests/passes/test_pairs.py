@@ -180,6 +180,22 @@ def test_windows_side_by_side(channels: int, side: tuple[int, int], innermost: b
     same(model, x, found)
 
 
+@pytest.mark.parametrize("innermost", [True, False])
+@pytest.mark.parametrize("moves", [(7, 2, 3), (7, 4, 3), (3, 1, 1), (3, 2, 0), ((3, 5), (2, 1), (0, 2))], ids=str)
+@pytest.mark.parametrize("channels", [2, 3])
+def test_windows_of_few_channels(channels: int, moves: tuple[Any, Any, Any], innermost: bool) -> None:
+    torch.manual_seed(0)
+    side, step, border = moves
+    model = (
+        nn.Sequential(nn.Conv2d(channels, 40, side, step, border), nn.ReLU(), nn.Conv2d(40, 24, 1)).eval().bfloat16()
+    )
+    x = torch.randn(2, channels, 17, 24).bfloat16()
+    x = x.to(memory_format=torch.channels_last) if innermost else x
+    found, externs = run(model, x)
+    assert externs == []
+    same(model, x, found)
+
+
 @pytest.mark.parametrize("changes", [{"stride": 3}, {"padding": 1}, {"dilation": 2}, {"groups": 2}], ids=str)
 def test_other_windows_are_the_librarys(changes: dict[str, int]) -> None:
     model = nn.Conv2d(16, 32, 2, **({"stride": 2} | changes)).eval().bfloat16()  # type: ignore[arg-type]
