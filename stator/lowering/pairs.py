@@ -42,7 +42,9 @@ def product(
     size = (outer, *inner, columns, terms)
     summed = context.reduce(size, [len(size) - 1], wide, lambda at: e.reduce("sum", term(at)), False)
     assert summed.place is not None
-    return finished(made, placed(made.size, Place(summed.place.buffer, made.stride)), bias)
+    value = finished(made, placed(made.size, Place(summed.place.buffer, made.stride)), bias)
+    context.realize(value)  # where no reader is part of the kernel, half as much is in memory as of the sums
+    return value
 
 
 def finished(made: Spec, sums: LazyTensor, bias: LazyTensor | None) -> LazyTensor:
