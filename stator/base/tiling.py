@@ -45,14 +45,9 @@ class Product(NamedTuple):
 
     def height(self, sums: int, device: Device) -> int:
         """Rows of a block that so many products go in together."""
-        height = ROWS
-        if self.terms < _LONG:
-            return height
-        blocks = ceil(self.columns / COLUMNS)
-        while (
-            height < min(self.rows, _TALLEST // sums)
-            and ceil(self.rows / (2 * height)) * blocks >= _BLOCKS * device.cores
-        ):
+        height, across = ROWS, ceil(self.columns / COLUMNS)
+        tallest = min(self.rows, _TALLEST // sums) if self.terms >= _LONG else height
+        while height < tallest and ceil(self.rows / (2 * height)) * across >= _BLOCKS * device.cores:
             height *= 2
         return height
 
@@ -71,7 +66,7 @@ class Product(NamedTuple):
         if by_columns:
             kept, once, blocks = self._x, self._weight + _FAR * self._result, ceil(self.columns / COLUMNS)
         else:
-            kept, once, blocks = self._weight, self._x + self._result, ceil(self.rows / ROWS)
+            kept, once, blocks = self._weight, self._x + self._result, ceil(self.rows / self.height(1, device))
         times = 1.0 if _PART * kept <= device.cache_bytes else max(blocks / device.cores, 1.0)
         return kept * times + once / device.cores
 
