@@ -133,7 +133,7 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
         mark(parts.forward.graph, parts.metadata, joint.attributes)
         passes.run(parts.forward)
         fold = FoldAffine(options.numerics == "fast"), JoinAffine(), FoldPadding(), MultiplyPixels(), ConvolveAsImages()
-        packing = PackConvolutions(device, _LOOPS), JoinProducts(device), PackWeights(device)
+        packing = PackConvolutions(device, _LOOPS), JoinProducts(device), PackWeights(device, _LOOPS)
         passes.run(parts.forward, (*fold, WidenProducts(device, _LOOPS), MergeEqual(), *packing))
         return split(parts.forward)
 

@@ -15,12 +15,12 @@ from math import ceil, prod
 
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
+from stator.base.tiling import COLUMNS
 from stator.kernel import windows
 from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
 from stator.kernel.nest import merges
-from stator.kernel.pairs import COLUMNS, Pairs, pairs_of
-from stator.kernel.pairs import ROWS as PAIR_ROWS
+from stator.kernel.pairs import Pairs, pairs_of
 from stator.kernel.placement import guarded_nodes
 from stator.kernel.product import Block, fill, product_of
 from stator.kernel.tiles import Tile, choose
@@ -94,7 +94,10 @@ class LoopPlan:
         if self.block is not None and self.block.tile is not None:
             told.append("a factor turned over")
         if self.pairs is not None:
-            told.append(f"blocks of {PAIR_ROWS} rows by {COLUMNS} columns, pairs of terms multiplied together")
+            first = "columns" if self.pairs.by_columns else "rows"
+            told.append(
+                f"blocks of {self.pairs.height} rows by {COLUMNS} columns, {first} first, pairs of terms together"
+            )
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
         if self.ahead:
@@ -131,7 +134,7 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     vector = _choose(kernel, lanes, deps, collide)
     if any(_is_wide(node, narrow) and (vector in deps[node] or node.op == "reduce") for node in kernel.nodes):
         lanes //= 2
-    if device.multiplies_pairs and (pairs := pairs_of(kernel, deps)) is not None:
+    if device.multiplies_pairs and (pairs := pairs_of(kernel, deps, device)) is not None:
         return _in_blocks(
             LoopPlan(kernel, deps, narrow, ranges, pairs.columns, pairs.columns, lanes, pairs=pairs), device
         )
@@ -172,7 +175,7 @@ def _in_blocks(made: LoopPlan, device: Device) -> LoopPlan:
     assert pairs is not None
     made.shape = "product"
     made.grid_axes = tuple(axis for axis in kernel.axes if axis not in (pairs.rows, pairs.columns))
-    blocks = pieces_of(pairs.rows.size, PAIR_ROWS) * pieces_of(pairs.columns.size, COLUMNS)
+    blocks = pieces_of(pairs.rows.size, pairs.height) * pieces_of(pairs.columns.size, COLUMNS)
     made.grid = prod(axis.size for axis in made.grid_axes) * blocks
     made.cost = total_cost(kernel) // PAIR_WORK
     made.threads = minimum(made.name("wanted", minimum(GRID, pieces_of(made.cost, device.thread_work))), made.grid)

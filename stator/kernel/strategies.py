@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stator.base.tiling import COLUMNS
 from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.facts import INT32
@@ -16,7 +17,7 @@ from stator.kernel.ir import Function, Piece
 from stator.kernel.matmul import Matmul
 from stator.kernel.nest import Order, nest
 from stator.kernel.online import from_first, online_softmax, welford
-from stator.kernel.pairs import COLUMNS, ROWS, Pairs
+from stator.kernel.pairs import Pairs
 from stator.kernel.rewrite import (
     columns,
     contract,
@@ -128,10 +129,10 @@ def _order(plan: LoopPlan) -> Order:
 
 def _pairs_order(plan: LoopPlan, pairs: Pairs) -> Order:
     """Blocks of rows by columns in the grid; in one of them a loop over rows for each vector of columns."""
-    steps = ((pairs.rows, ROWS), (pairs.columns, COLUMNS))
+    steps = ((pairs.rows, pairs.height), (pairs.columns, COLUMNS))
     pieces = {axis: Piece(Axis(f"{axis.name}_piece", pieces_of(axis.size, step)), step) for axis, step in steps}
     outer = [piece.axis for piece in pieces.values()]
-    grid = (*plan.grid_axes, *(reversed(outer) if pairs.keeps_columns else outer))
+    grid = (*plan.grid_axes, *(reversed(outer) if pairs.by_columns else outer))
     return Order(
         (grid, (pairs.columns,), (pairs.rows,)), (), pieces, pairs.columns, pairs=pairs,
         narrow=plan.narrow, guarded=guarded(plan), deps=plan.deps, lanes=plan.vector,

@@ -24,7 +24,7 @@ from stator.loop.extent import less
 from stator.loop.index import Index
 from stator.loop.mixed import by_rows, is_kept, map_onto, pieces_of
 from stator.loop.nest import Extern
-from stator.loop.space import AxisMap, Space, composed, flat, maps
+from stator.loop.space import AxisMap, Space, composed, flat, is_linear, maps
 from stator.sizes import hint
 
 _ROUNDS = 3
@@ -342,9 +342,26 @@ class Decision:
         for source, target in ways:
             shared = self._shared(source, target)
             for found in maps(source.space, target.space, shared[:_MANY]):
-                if self._agree(source, target, found) and self._same_order(source, target, found):
+                agree = self._agree(source, target, found) and self._same_order(source, target, found)
+                if agree and (is_linear(found) or self._keeps_simple(source, found)):
                     return target, source, found
         return None
+
+    def _keeps_simple(self, source: Group, found: AxisMap) -> bool:
+        """Whether a map under which an axis is a part of another leaves all positions of plain loops without parts.
+
+        a[i, j, k] of (2, 64, 8)  -->  a[512·(r // 64) + 8·(r % 64) + k] = a[8·r + k] for r < 128
+        """
+        if source.space.reduce_axes:
+            return False
+        for number, own in source.maps.items():
+            nodes = self.facts.nests[number].nodes
+            read = [node.attr[1] if node.op == "load" else node.attr for node in nodes if node.op in ("load", "index")]
+            for index in (*read, self.facts.nests[number].nest.index):
+                earlier = index.substitute(own or {})
+                if earlier.is_linear() and not earlier.substitute(found).is_linear():
+                    return False
+        return True
 
     def _shared(self, source: Group, target: Group) -> list[tuple[Index, Index]]:
         """Pairs of accesses to the same buffer, the largest buffers and the written ones first."""

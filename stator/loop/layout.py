@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from stator.base.device import Device
-from stator.loop import channels, fusion
+from stator.loop import channels, fusion, paired
 from stator.loop.demands import relaid, taken
 from stator.loop.deps import Facts, analyse
 from stator.loop.digits import Layout, Layouts, lying
@@ -86,13 +86,8 @@ def free(facts: Facts, device: Device) -> dict[str, Shape]:
 
 def _paired(nest: Nest) -> list[str]:
     """The factors of a product by a weight that lies in pairs: its terms are side by side, or no tile holds them."""
-    value = nest.value
-    if value.op != "reduce" or value.attr != "sum" or value.args[0].op != "mul":
-        return []
-    factors = [arg.args[0] for arg in value.args[0].args if arg.op == "cast" and arg.args[0].op == "load"]
-    halves = len(factors) == 2 and all(factor.dtype == "bf16" for factor in factors)
-    paired = halves and any(not factor.attr[1].is_linear() for factor in factors)
-    return [factor.attr[0] for factor in factors] if paired else []
+    found = paired.product(nest)
+    return [load.attr[0] for load in (found.left, found.right)] if found is not None else []
 
 
 def _places(name: str, facts: Facts) -> Iterator[Extent]:

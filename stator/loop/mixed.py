@@ -20,7 +20,7 @@ from stator.loop.deps import NestFacts, along_rows
 from stator.loop.expr import postorder
 from stator.loop.index import Axis, FloorDiv, Index, Mod
 from stator.loop.nest import Nest, Program
-from stator.loop.space import AxisMap, Space, maps
+from stator.loop.space import AxisMap, Space, is_linear, maps
 from stator.sizes import Extent
 
 #: What is read by a reduction along rows, or made of its results at each point of the rows: the buffer, how many rows,
@@ -109,6 +109,6 @@ def map_onto(facts: NestFacts, space: Space, reads: Mapping[str, list[Index]]) -
     both = [(facts.reads[name], reads[name]) for name in facts.reads if name in reads]
     shared = [(ours, theirs) for some, others in both for ours in some for theirs in others]
     for found in maps(Space(facts.nest.axes, ()), space, shared[:_MANY]):
-        if any(ours.substitute(found) is theirs for ours, theirs in shared):
+        if is_linear(found) and any(ours.substitute(found) is theirs for ours, theirs in shared):
             return found
     return None

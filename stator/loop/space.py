@@ -1,8 +1,9 @@
 """Iteration spaces and the maps between them: how the loops of one nest run inside the loops of another.
 
 A map gives every axis of the source space as an index of the target space's axes. It is accepted only if it is a
-bijection, sends outer axes to outer axes and reduce axes to reduce axes (a pointwise source may use both, or the outer
-ones alone), and needs no `//` or `%`. `maps` proposes them; `fusion` checks that the shared accesses agree.
+bijection, and sends outer axes to outer axes and reduce axes to reduce axes (a pointwise source may use both, or the
+outer ones alone). `maps` proposes them; `fusion` checks that the shared accesses agree, and that no position needs `//`
+or `%` for it.
 """
 
 from __future__ import annotations
@@ -127,14 +128,17 @@ def unflatten(axes: tuple[Axis, ...], position: Index) -> AxisMap:
 
 def _legal(found: AxisMap, source: Space, outer: frozenset[Axis], inner: frozenset[Axis], whole: bool) -> bool:
     for axis, index in found.items():
-        if not index.is_linear():
-            return False
         allowed = outer | inner if whole else outer
         if source.reduce_axes:
             allowed = inner if axis in source.reduce_axes else outer
         if not index.axes() <= allowed:
             return False
     return True
+
+
+def is_linear(found: AxisMap) -> bool:
+    """Whether it needs no `//` or `%`."""
+    return all(index.is_linear() for index in found.values())
 
 
 def composed(first: AxisMap | None, second: AxisMap) -> AxisMap:

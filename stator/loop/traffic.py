@@ -1,6 +1,7 @@
 """What the kernels of a fusion plan move, in bytes, where buffers lie in one layout or another.
 
-Each kernel has an axis that it is fastest along; what is not contiguous there counts several times.
+Each kernel has an axis that it is fastest along; what is not contiguous there counts several times. A product by a
+weight that lies in pairs goes along its columns, and reads its factors in whole lines.
 Neighbours: `layout` and `channels` decide by it.
 """
 
@@ -20,6 +21,7 @@ from stator.loop.fusion import FusionPlan, escapes
 from stator.loop.index import Axis, Index
 from stator.loop.masks import Bounds
 from stator.loop.nest import Extern
+from stator.loop.paired import product
 from stator.loop.space import AxisMap, loops
 from stator.sizes import hint
 
@@ -41,6 +43,7 @@ class Access:
     buffer: str
     bytes: float
     tiled: bool  # it is loaded where tiles are possible
+    whole: bool  # it is loaded in whole lines, whatever axis is fast
     index: Index
     bounds: Bounds
     map: AxisMap
@@ -69,6 +72,8 @@ class Traffic:
         self.launch = device.launch_cost * device.bandwidth
         self.lanes = device.vector_bytes // 4
         self.known: dict[int, list[Access]] = {}
+        products = {number: product(facts.nest) for number, facts in plan.facts.nests.items()}
+        self.products = {number: factors for number, factors in products.items() if factors is not None}
         self.costs: dict[tuple[object, ...], float] = {}
 
     def accesses(self, number: int) -> list[Access]:
@@ -82,6 +87,7 @@ class Traffic:
         seen: set[tuple[str, Index]] = set()
         for member in group.members:
             facts, mapping = self.facts.nests[member], group.maps[member] or {}
+            factors = self._factors(member)
             tiled = not group.space.reduce_axes and all(node.op != "masked" for node in postorder([facts.nest.value]))
             ours = [(name, i, tiled) for name, some in facts.reads.items() if name not in group.writes for i in some]
             if escapes(facts.nest.buffer.name, group.bits, self.facts):
@@ -93,7 +99,13 @@ class Traffic:
                     points = prod([hint(axis.size) for axis in axes if axis in mapped.axes()])
                     nbytes = float(points * ITEMSIZE[buffers[name].dtype])
                     bounds = facts.bounds.get((name, index), {})
-                    yield Access(name, nbytes, in_tiles, index, bounds, mapping, {None: _steps(mapped)})
+                    whole = (name, index) in factors
+                    yield Access(name, nbytes, in_tiles, whole, index, bounds, mapping, {None: _steps(mapped)})
+
+    def _factors(self, member: int) -> set[tuple[str, Index]]:
+        """The loads of a product that tiles multiply."""
+        found = self.products.get(member)
+        return {load.attr for load in (found.left, found.right)} if found is not None else set()
 
     def touching(self, names: Iterable[str]) -> dict[str, list[int]]:
         """The groups that have buffers in memory, for each that is."""
@@ -130,7 +142,7 @@ class Traffic:
         key = number, *ours
         if key not in self.costs:
             moved = self._moved(number, layouts)
-            costs = [self._along(axis, number, moved) for axis in self.axes(number)]
+            costs = [self._along(axis, number, moved) for axis in self._fast(number)]
             self.costs[key] = min(costs, default=sum([access.bytes for access, _ in moved]))
         return self.costs[key]
 
@@ -141,7 +153,8 @@ class Traffic:
         reach = {axis: sum([abs(steps.get(axis) or 0) for _, steps in moved]) for axis in axes}
         axes.sort(key=lambda axis: -reach[axis])
         if axes:
-            best = min(reversed(axes), key=lambda axis: self._along(axis, number, moved))
+            fast = [axis for axis in reversed(axes) if axis in self._fast(number)]
+            best = min(fast, key=lambda axis: self._along(axis, number, moved))
             axes.remove(best)
             axes.append(best)
         return axes
@@ -150,6 +163,13 @@ class Traffic:
         """The loops of a group."""
         space = self.groups[number].space
         return [axis for axis in (*space.axes, *space.reduce_axes) if loops(axis)]
+
+    def _fast(self, number: int) -> list[Axis]:
+        """The loops that may be the fast one: all, but where tiles multiply the columns of their results."""
+        axes, maps = self.axes(number), self.groups[number].maps
+        products = [member for member in maps if member in self.products]
+        columns = [self.products[member].columns.index.substitute(maps[member] or {}) for member in products]
+        return [axis for axis in axes if any(axis in index.axes() for index in columns)] or axes
 
     def _moved(self, number: int, layouts: Layouts, without: str = "") -> Moved:
         accesses = [access for access in self.accesses(number) if access.buffer != without]
@@ -160,7 +180,7 @@ class Traffic:
         least = min(max(self.lanes / self._length(axis, number, moved), 1.0), NEAR)
         total, seen = 0.0, set()
         for access, steps in moved:
-            times = _times(steps, axis, access.tiled)
+            times = 1.0 if access.whole else _times(steps, axis, access.tiled)
             lines = access.buffer, *steps.items()
             if times == FAR and lines in seen:  # other elements of the same lines
                 times = SECOND

@@ -25,6 +25,7 @@ from stator.fake.overloads import overload
 from stator.graphs.calls import is_view
 from stator.graphs.convolutions import both, is_depthwise, is_depthwise_backward, is_laid, is_stem
 from stator.graphs.frozen import BLAS_PRODUCT, CONVOLUTION, PRODUCT
+from stator.graphs.pairs import MULTIPLY_PAIRS
 from stator.graphs.pixels import BLAS, LOOP, MULTIPLY_PIXELS, PAIRS
 from stator.loop import expr as e
 from stator.loop.demands import DEMANDS, Taken
@@ -51,7 +52,7 @@ from stator.prims.set import PRIMITIVES
 from stator.sizes import hint
 from stator.sizes.strides import Shape, contiguous, is_dense, same_layout
 
-_PRODUCTS = frozenset(map(overload, ("mm", "addmm", "bmm", "baddbmm")))
+_PRODUCTS = frozenset((*map(overload, ("mm", "addmm", "bmm", "baddbmm")), MULTIPLY_PAIRS))
 #: What takes images with the channel innermost, and gives them so.
 _TAKE_INNERMOST = frozenset((CONVOLUTION, MULTIPLY_PIXELS))
 #: The buffer of what only would lie somewhere.

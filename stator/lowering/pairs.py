@@ -42,7 +42,9 @@ def product(
     size = (outer, *inner, columns, terms)
     summed = context.reduce(size, [len(size) - 1], wide, lambda at: e.reduce("sum", term(at)), False)
     assert summed.place is not None
-    return finished(made, placed(made.size, Place(summed.place.buffer, made.stride)), bias)
+    value = finished(made, placed(made.size, Place(summed.place.buffer, made.stride)), bias)
+    context.realize(value)  # where no reader is part of the kernel, half as much is in memory as of the sums
+    return value
 
 
 def finished(made: Spec, sums: LazyTensor, bias: LazyTensor | None) -> LazyTensor:
@@ -65,7 +67,16 @@ def finished(made: Spec, sums: LazyTensor, bias: LazyTensor | None) -> LazyTenso
 def matrices(
     context: Context, out: Spec, x: LazyTensor, weight: LazyTensor, bias: LazyTensor | None, packed: LazyTensor
 ) -> Any:
-    context.place(x)
-    made = out._replace(stride=contiguous(out.size))
+    rows, made = _by_rows(context, x), out._replace(stride=contiguous(out.size))
     _, terms = x.size
-    return product(context, made, terms, lambda at, place: x.load((*at, place)), packed, bias)
+    return product(context, made, terms, lambda at, place: rows.load((*at, place)), packed, bias)
+
+
+def _by_rows(context: Context, x: LazyTensor) -> LazyTensor:
+    """A matrix that lies with its terms side by side, or is copied so."""
+    if context.place(x).stride[1] == 1:
+        return x
+    copied = pointwise(x.size, x.dtype, x.load, 1)
+    copied.stride, copied.name = contiguous(x.size), x.name
+    context.place(copied)
+    return copied

@@ -5,7 +5,8 @@ channel innermost, so what lies between becomes so too (`lowering/convolution.py
 of is copied. That is decided for all convolutions together that nothing but kernels of ours lies between, by what
 copies cost and what is gained. Measured on Zen 4 with one thread, with 1 and 2 images of 224 x 224, the convolutions of
 ResNet-50 take 0.65 to 0.78 of the time, MobileNetV2's 0.70 and EfficientNet-B0's 0.73; in bfloat16 0.75, 0.48 and 0.49.
-Neighbours: `packing.py`, which does so for products, `aot/prologue.py`, which gives the packing to the runtime.
+Neighbours: `packing.py`, which does so for products, `pixels.py` and `patches.py`, which make products of some
+convolutions, `aot/prologue.py`, which gives the packing to the runtime.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from stator.fake.symbolic import extents, is_symbolic
 from stator.graphs.convolutions import both, is_depthwise, is_stem
 from stator.graphs.frozen import CONVOLUTION, PACK_CONVOLUTION, frozen, nbytes
 from stator.graphs.nodes import add_call, call_for
-from stator.passes import pixels
+from stator.passes import patches, pixels
 from stator.sizes.strides import contiguous, same_layout
 
 aten = torch.ops.aten
@@ -161,6 +162,8 @@ class PackConvolutions:
                 for node in group.calls:
                     if is_stem(node, self.device):
                         _lay(graph, node)
+                    elif patches.takes(node, self.device):
+                        patches.multiply(node)
                     elif not pixels.multiply(node, self.device, self.loops):
                         _pack(graph, node)
         return changes
@@ -230,7 +233,9 @@ def _joined(some: list[_Group], groups: dict[fx.Node, _Group]) -> _Group:
 
 
 def _gain(node: fx.Node, device: Device) -> float:
-    if pixels.takes_pairs(node, device):  # what follows is no further pass over its result, and nothing is called
+    if pixels.takes_pairs(node, device) or patches.takes(
+        node, device
+    ):  # what follows is no further pass over its result, and nothing is called
         return _gain_of_order(node) + _CALL + _PASS * nbytes(node.meta["val"])
     return _gain_of_order(node)
 

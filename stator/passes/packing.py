@@ -9,7 +9,7 @@ Neighbours: `products.py` finds them, `aot/prologue.py` gives the packing to the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -46,13 +46,14 @@ class PackWeights:
     """`addmm(b, x, w.t())`  -->  `mkldnn._linear_pointwise(x, packed(w), b)`, or that of MKL; likewise `mm`."""
 
     device: Device
+    loops: Set[Any]  # the operators that kernels of ours compute
 
     def __call__(self, graph: fx.Graph) -> int:
         done: dict[tuple[fx.Node, int, Any], tuple[fx.Node, fx.Node]] = {}
         changes = 0
         orders = orders_of(self.device)
         for product in frozen_products(graph, {*orders, torch.bfloat16}):
-            if (order := _order(product, orders, self.device)) is not None:
+            if (order := _order(product, orders, self)) is not None:
                 key = product.weight, product.size.rows, order.packs
                 if key not in done:  # layers may share their weights
                     done[key] = _pack(graph, product, order)
@@ -61,9 +62,9 @@ class PackWeights:
         return changes
 
 
-def _order(product: Product, orders: Mapping[torch.dtype, Order], device: Device) -> Order | None:
+def _order(product: Product, orders: Mapping[torch.dtype, Order], by: PackWeights) -> Order | None:
     """The order that pays for a product."""
-    if pairs.pays(product, device):
+    if pairs.pays(product, by.device, by.loops):
         return _PAIRS
     order = orders.get(product.node.meta["val"].dtype)
     return order if order is not None and product.size.work >= _WORK and order.pays(product) else None

@@ -7,34 +7,48 @@ Neighbours: `packing.py` asks for products, `pixels.py` for convolutions with wi
 
 from __future__ import annotations
 
+from collections.abc import Set
+from typing import Any
+
 import torch
 from torch import fx
 
-from stator.base import pairs
+from stator.base import pairs, tiling
 from stator.base.device import Device
-from stator.graphs.frozen import nbytes
+from stator.graphs.calls import is_view
 from stator.graphs.nodes import add_call, call_for
 from stator.graphs.pairs import MULTIPLY_PAIRS
 from stator.passes.products import Product
 
 aten = torch.ops.aten
 
-#: What part of a core's cache a weight may be, and rows from which on: tiles of fewer are mostly empty.
-PART, LEAST_ROWS = 4, 8
+#: Rows from which on: tiles of fewer are mostly empty.
+LEAST_ROWS = 8
 
 
-def pays(product: Product, device: Device) -> bool:
-    """Whether a loop multiplies: of sizes that are known, terms of its rows side by side."""
-    x, value = product.x.meta["val"], product.node.meta["val"]
-    if not device.multiplies_pairs or value.dtype is not torch.bfloat16:
+def pays(product: Product, device: Device, loops: Set[Any]) -> bool:
+    """Whether a loop multiplies: of sizes that are known. `loops` are operators that kernels compute."""
+    value: torch.Tensor = product.node.meta["val"]
+    (rows, columns), terms = value.shape, product.x.meta["val"].shape[1]
+    known = all(type(size) is int for size in (rows, columns, terms))
+    faster = known and is_faster(value.dtype, tiling.Product(rows, columns, terms), device)
+    return faster and _is_written(product.x, loops)
+
+
+def _is_written(x: fx.Node, loops: Set[Any]) -> bool:
+    """Whether terms lie side by side, or as the kernel has it that computes them: it can write them so."""
+    if x.meta["val"].stride()[1] == 1:
+        return True
+    while is_view(x):
+        (x,) = x.all_input_nodes
+    return x.target in loops
+
+
+def is_faster(dtype: torch.dtype, size: tiling.Product, device: Device) -> bool:
+    """Whether a product of these sizes takes a loop no longer than a library."""
+    if not device.multiplies_pairs or dtype is not torch.bfloat16 or min(size) < 2 or size.rows < LEAST_ROWS:
         return False
-    known = all(type(size) is int and size > 1 for size in (*value.shape, *x.shape))
-    return known and x.stride()[1] == 1 and value.shape[0] >= LEAST_ROWS and fits(product.weight, device)
-
-
-def fits(weight: fx.Node, device: Device) -> bool:
-    """Whether a core keeps a weight near: it goes through all of it for each block of rows."""
-    return PART * nbytes(weight.meta["val"]) <= device.cache_bytes
+    return size.time(device) <= size.library_time(device)
 
 
 def multiply(graph: fx.Graph, product: Product, packed: fx.Node, turned: fx.Node) -> fx.Node:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from stator.base import tiling
 from stator.base.device import Device
 from stator.graphs.convolutions import both
 from stator.graphs.frozen import PACK, PACK_BLAS, nbytes
@@ -80,10 +81,11 @@ def _takes_loop(node: fx.Node, device: Device, loops: Set[Any]) -> bool:
 
 def takes_pairs(node: fx.Node, device: Device) -> bool:
     """Whether a kernel multiplies bfloat16 by instructions for pairs of terms, with what follows."""
-    weight: Any = node.args[1]
-    if not device.multiplies_pairs or weight.meta["val"].dtype is not torch.bfloat16 or not _is_product(node):
+    if not device.multiplies_pairs or not _is_product(node):
         return False
-    return _pixels(node) >= pairs.LEAST_ROWS and pairs.fits(weight, device)
+    weight: torch.Tensor = node.args[1].meta["val"]  # type: ignore[union-attr]
+    results, channels = weight.shape[:2]
+    return pairs.is_faster(weight.dtype, tiling.Product(_pixels(node), results, channels), device)
 
 
 def _replace(node: fx.Node, by: str, packs: Any) -> None:

@@ -364,6 +364,29 @@ def test_parts_of_one_buffer_are_one_kernel() -> None:
     assert len(found.kernels[0].stores) == 3
 
 
+def _halved(reads_position: bool) -> Program:
+    """Sums of six rows, and what is computed of them as two times three, maybe by the first of these positions."""
+    b = Build()
+    x, bias = b.input(6, 5, 4), b.input(5)
+    rows = b.reduction((6, 5), (4,), lambda i, j, k: total(get(x, i, j, k)))
+
+    def reader(i: Axis, j: Axis, k: Axis) -> Expr:
+        other = cast(index(i.index), "f32") if reads_position else get(bias, k)
+        return op("mul", get(rows, i.index * 3 + j, k), other)
+
+    return b.program(b.pointwise((2, 3, 5), reader))
+
+
+def test_readers_that_walk_rows_in_two_dims_join_them() -> None:
+    """A result of a product with a batch: nothing of the kernel knows of it."""
+    (kernel,) = equivalent(_halved(reads_position=False)).kernels
+    assert [axis.size for axis in kernel.axes] == [6, 5]
+
+
+def test_readers_that_need_one_of_the_dims_stay_apart() -> None:
+    assert len(equivalent(_halved(reads_position=True)).steps) == 2
+
+
 def test_overlapping_parts_stay_in_order() -> None:
     b = Build()
     x, y = b.input(4, 6), b.input(4, 6)

@@ -19,6 +19,8 @@ from stator.base import log, pairs
 from stator.base.device import Device
 from stator.kernel import decisions
 from stator.kernel import pairs as pair_kernels
+from stator.loop import layout
+from stator.loop.fusion import FusionPlan
 from stator.loop.kernel import Kernel
 from stator.passes import convolutions
 from stator.passes import pairs as weights
@@ -54,6 +56,12 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, 
     "odd terms": (F.linear, (5, 33), ((17, 33), (17,))),
     "two rows, terms and columns": (F.linear, (2, 2), ((2, 2), (2,))),
     "few rows, many columns": (F.linear, (3, 40), ((200, 40), (200,))),
+    "tall blocks": (F.linear, (100, 300), ((520, 300), (520,))),
+    "tall blocks of two": (
+        lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v),
+        (129, 290),
+        ((300, 290), (300, 290)),
+    ),
     "as it is": (torch.matmul, (40, 48), ((48, 80),)),
     "read by a kernel": (lambda x, w, b: F.gelu(F.linear(x, w, b)) * 2, (40, 48), ((80, 48), (80,))),
     "added": (lambda x, w, v: F.linear(F.relu(F.linear(x, w)), v) + x, (40, 48), ((80, 48), (48, 80))),
@@ -86,6 +94,38 @@ def test_what_a_library_multiplies(kind: str) -> None:
     same(model, x, found)
 
 
+class Mixed(nn.Module):
+    """Tokens as an image and back, as between the products of SegFormer: eager has these with tokens side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(24, 48), nn.Linear(48, 24)
+        self.mix = nn.Conv2d(48, 48, 3, padding=1, groups=48)
+
+    def forward(self, x: Tensor, kept: bool = False) -> Any:
+        n, tokens, _ = x.shape
+        image = self.up(x).transpose(1, 2).view(n, 48, 6, tokens // 6)
+        mixed = F.gelu(self.mix(image).flatten(2).transpose(1, 2))
+        made = x + self.down(mixed)
+        return (made, mixed) if kept else made
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("kept", [False, True])
+def test_rows_that_eager_has_turned_over(kept: bool, count: int) -> None:
+    """A kernel that computes them writes terms side by side, or copies what the program returns as eager has it."""
+    torch.manual_seed(0)
+    model, x = Mixed().eval().bfloat16(), torch.randn(count, 48, 24).bfloat16()
+    with log.collect() as recorder, torch.no_grad():
+        found = stator.compile(model, fullgraph=True, options=OPTIONS)(x, kept)
+        wanted = model(x, kept)
+    (facts,) = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
+    assert facts["externs"] == []
+    for one, other in zip(found, wanted, strict=True) if kept else [(found, wanted)]:
+        assert one.stride() == other.stride()
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)
+
+
 class Block(nn.Module):
     """A convolution with windows of one pixel, what is known of its results, and one back."""
 
@@ -115,6 +155,56 @@ def test_images(sizes: tuple[int, int, int, bool], innermost: bool) -> None:
     same(model, x, found)
 
 
+class Patches(nn.Module):
+    """Windows side by side, of the image as it is or of what is computed of it, and a step that is another one."""
+
+    def __init__(self, channels: int, side: tuple[int, int], bias: bool) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(channels, 40, side, stride=side, bias=bias)
+        self.last = nn.Conv2d(40, 24, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(F.gelu(self.embed(torch.relu(x) + 1)))
+
+
+@pytest.mark.parametrize("innermost", [True, False])
+@pytest.mark.parametrize("side", [(2, 2), (4, 2), (1, 4), (8, 8)])
+@pytest.mark.parametrize("channels", [3, 16])
+def test_windows_side_by_side(channels: int, side: tuple[int, int], innermost: bool) -> None:
+    torch.manual_seed(0)
+    model = Patches(channels, side, bias=channels == 3).eval().bfloat16()
+    x = torch.randn(2, channels, 16, 24).bfloat16()
+    x = x.to(memory_format=torch.channels_last) if innermost else x
+    found, externs = run(model, x)
+    assert externs == []
+    same(model, x, found)
+
+
+@pytest.mark.parametrize("innermost", [True, False])
+@pytest.mark.parametrize("moves", [(7, 2, 3), (7, 4, 3), (3, 1, 1), (3, 2, 0), ((3, 5), (2, 1), (0, 2))], ids=str)
+@pytest.mark.parametrize("channels", [2, 3])
+def test_windows_of_few_channels(channels: int, moves: tuple[Any, Any, Any], innermost: bool) -> None:
+    torch.manual_seed(0)
+    side, step, border = moves
+    model = (
+        nn.Sequential(nn.Conv2d(channels, 40, side, step, border), nn.ReLU(), nn.Conv2d(40, 24, 1)).eval().bfloat16()
+    )
+    x = torch.randn(2, channels, 17, 24).bfloat16()
+    x = x.to(memory_format=torch.channels_last) if innermost else x
+    found, externs = run(model, x)
+    assert externs == []
+    same(model, x, found)
+
+
+@pytest.mark.parametrize("changes", [{"stride": 3}, {"padding": 1}, {"dilation": 2}, {"groups": 2}], ids=str)
+def test_other_windows_are_the_librarys(changes: dict[str, int]) -> None:
+    model = nn.Conv2d(16, 32, 2, **({"stride": 2} | changes)).eval().bfloat16()  # type: ignore[arg-type]
+    x = torch.randn(2, 16, 17, 24).bfloat16().to(memory_format=torch.channels_last)
+    found, externs = run(model, x)
+    assert len(externs) == 1
+    same(model, x, found)
+
+
 @pytest.mark.parametrize("terms", [2, 3, 4])
 @pytest.mark.parametrize("rows", [2, 8, 16, 17])
 def test_rows_of_few_terms_are_no_pairs(rows: int, terms: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +212,8 @@ def test_rows_of_few_terms_are_no_pairs(rows: int, terms: int, monkeypatch: pyte
     made: list[pair_kernels.Pairs] = []
     find = pair_kernels.pairs_of
 
-    def noted(kernel: Kernel, deps: Any) -> pair_kernels.Pairs | None:
-        if (found := find(kernel, deps)) is not None:
+    def noted(kernel: Kernel, deps: Any, device: Device) -> pair_kernels.Pairs | None:
+        if (found := find(kernel, deps, device)) is not None:
             made.append(found)
         return found
 
@@ -175,6 +265,46 @@ def test_how_a_weight_lies() -> None:
         for term in (0, 1, 31, 32, 44):
             assert made.view(-1)[pairs.place(column, term, terms)] == value[column, term]
     assert made.count_nonzero() == columns * terms
+
+
+def _residual(x: Tensor, *given: Tensor) -> Tensor:
+    """Two layers of T5: what is added to a product is read by rows, and by the next product."""
+    w, table, v = given
+    x = table[torch.arange(len(x)) % len(table)] + F.linear(x, w)
+    return x + F.linear(x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6), v)
+
+
+#: A function of x and its parameters, x's shape and theirs, and how many kernels it is.
+LINES: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[tuple[int, ...], ...], int]] = {
+    "a batch": (lambda x, w, b: F.gelu(F.linear(x, w, b)), (2, 64, 128), ((512, 128), (512,)), 1),
+    "a batch, normalised": (
+        lambda x, w, b: F.layer_norm(F.gelu(F.linear(x, w, b)), (512,)),
+        (2, 64, 128),
+        ((512, 128), (512,)),
+        2,
+    ),
+    "added": (_residual, (64, 512), ((512, 512), (32, 512), (512, 512)), 3),
+}
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_results_lie_by_rows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products give columns side by side and read whole lines: no result is turned over, and readers are part of it."""
+    decide = layout.decide
+
+    def none_chosen(plan: FusionPlan, device: Device) -> list[layout.Choice]:
+        chosen = decide(plan, device)
+        assert chosen == []
+        return chosen
+
+    monkeypatch.setattr(layout, "decide", none_chosen)
+    function, given, shapes, kernels = LINES[kind]
+    model, x = Network(function, *shapes).bfloat16(), torch.randn(given).bfloat16()
+    with log.collect() as recorder, torch.no_grad():
+        found = stator.compile(model, fullgraph=True, options=OPTIONS)(x)
+    (facts,) = [facts for facts in recorder.of(log.KERNELS) if facts["graph"] == "forward"]
+    assert facts["externs"] == [] and len(facts["names"]) == kernels
+    same(model, x, found)
 
 
 def test_what_lies_between_products_has_terms_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,21 @@
-// Blocks of sums of products of bfloat16: s[WIDTH*i + j] = sum of a[step*i + k] * b(j, k) over k < TERMS, for rows up to
-// 32 and columns up to 32. b lies in pairs: by columns in sixteens, in these by pairs of terms, in these by columns, filled
-// up with zeros to whole sixteens and to 32 terms. What lies behind the rows of a is not read.
+// Blocks of sums of products of bfloat16: s[WIDTH*i + j] = sum of a[step*i + k] * b(j, k) over k < TERMS, for columns up to
+// 32. b lies in pairs: by columns in sixteens, in these by pairs of terms, in these by columns, filled up with zeros to
+// whole sixteens and to 32 terms. What lies behind the rows of a is not read.
 //
 // Tiles have 16 rows of 64 bytes: four add up, two times two have rows of a and columns of b. They keep the shape that
-// `take` gave them until the kernel's part for a thread is done, when they are given back.
+// `take` gave them until the kernel's part for a thread is done, when they are given back. Of more than 32 rows each 32
+// take some terms before these take the next ones, so that what b has of them is in the nearest cache for all but the first.
 
 template <int TERMS> constexpr i64_ pairs_block = (TERMS + 31) / 32 * 512;  // elements of sixteen columns
+// Terms that an instruction multiplies: up to 32, an even number that goes into all of them in hardly more instructions.
+template <int TERMS> constexpr int pairs_step() {
+    constexpr int least = (TERMS + 31) / 32;
+    for (int n = least; n <= least + 1 + least / 4; ++n)
+        if (TERMS % (2 * n) == 0) return TERMS / n;
+    return 32;
+}
+
+constexpr int pairs_part = 256;  // terms: of 32 columns half of what the nearest cache has room for, beside those of rows
 
 #if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__x86_64__) && defined(__linux__)
 // The system lets a process use tiles once it has asked for them.
@@ -21,14 +31,14 @@ static __attribute__((unused)) bool tiles_allowed() {
 struct alignas(64) TileShapes { unsigned char palette, start, unused[14]; unsigned short bytes[16]; unsigned char rows[16]; };
 struct Tiles {
     const bool allowed = tiles_allowed();
-    int first = -1, second = -1;
-    inline BODY void take(int above, int below) {
-        if (above == first && below == second) return;
-        first = above, second = below;
+    int first = -1, second = -1, terms = -1;
+    inline BODY void take(int above, int below, int step) {  // rows of the upper and the lower ones, terms of a step
+        if (above == first && below == second && step == terms) return;
+        first = above, second = below, terms = step;
         TileShapes shapes = {1};
         for (int t = 0; t < 8; ++t) {
-            shapes.bytes[t] = 64;
-            shapes.rows[t] = t == 6 || t == 7 ? 16 : t == 2 || t == 3 || t == 5 ? below : above;
+            shapes.bytes[t] = t == 4 || t == 5 ? 2 * step : 64;
+            shapes.rows[t] = t == 6 || t == 7 ? step / 2 : t == 2 || t == 3 || t == 5 ? below : above;
         }
         asm volatile("ldtilecfg %0" : : "m"(shapes));
     }
@@ -40,7 +50,7 @@ struct Tiles {
 #define TILE_STORE_(T, TO, STEP) asm volatile("tilestored %%tmm" #T ", (%0,%1,1)" : : "r"(TO), "r"((i64_)(STEP)) : "memory")
 #define TILE_ZERO_(T) asm volatile("tilezero %%tmm" #T : :)
 #define TILE_MULTIPLY_(T, A, B) asm volatile("tdpbf16ps %%tmm" #B ", %%tmm" #A ", %%tmm" #T : :)
-// One step of 32 terms: tiles 4 and 5 are rows, 6 and 7 columns.
+// One step of terms: tiles 4 and 5 are rows, 6 and 7 columns.
 template <bool BELOW, bool RIGHT, i64_ BLOCK> INLINE void multiply_tiles(const bf16* a, i64_ bytes, const bf16* b) {
     TILE_LOAD_(6, b, 64);
     TILE_LOAD_(4, a, bytes);
@@ -49,21 +59,31 @@ template <bool BELOW, bool RIGHT, i64_ BLOCK> INLINE void multiply_tiles(const b
     if constexpr (BELOW) { TILE_LOAD_(5, (const char*)a + 16 * bytes, bytes); TILE_MULTIPLY_(2, 5, 6); }
     if constexpr (BELOW && RIGHT) TILE_MULTIPLY_(3, 5, 7);
 }
+// Of up to 32 rows, the terms from one on and before another; those before it are in s.
 template <int WIDTH, int TERMS, bool BELOW, bool RIGHT>
-INLINE void multiply_by_tiles(float* s, const bf16* a, i64_ step, const bf16* b, i64_ rows) {
+INLINE void multiply_by_tiles(float* s, const bf16* a, i64_ step, const bf16* b, i64_ rows, int from, int before) {
     constexpr i64_ BLOCK = pairs_block<TERMS>;
-    TILE_ZERO_(0);
-    if constexpr (RIGHT) TILE_ZERO_(1);
-    if constexpr (BELOW) TILE_ZERO_(2);
-    if constexpr (BELOW && RIGHT) TILE_ZERO_(3);
-    for (int k = 0; k < TERMS / 32; ++k, a += 32, b += 512) multiply_tiles<BELOW, RIGHT, BLOCK>(a, 2 * step, b);
-    if constexpr (TERMS % 32 != 0) {
+    constexpr int STEP = pairs_step<TERMS>();
+    if (from == 0) {
+        TILE_ZERO_(0);
+        if constexpr (RIGHT) TILE_ZERO_(1);
+        if constexpr (BELOW) TILE_ZERO_(2);
+        if constexpr (BELOW && RIGHT) TILE_ZERO_(3);
+    } else {
+        TILE_LOAD_(0, s, 4 * WIDTH);
+        if constexpr (RIGHT) TILE_LOAD_(1, s + 16, 4 * WIDTH);
+        if constexpr (BELOW) TILE_LOAD_(2, s + 16 * WIDTH, 4 * WIDTH);
+        if constexpr (BELOW && RIGHT) TILE_LOAD_(3, s + 16 * WIDTH + 16, 4 * WIDTH);
+    }
+    int k = from;
+    for (; k + STEP <= before; k += STEP) multiply_tiles<BELOW, RIGHT, BLOCK>(a + k, 2 * step, b + 16 * k);
+    if (TERMS % STEP != 0 && before == TERMS) {
         alignas(64) unsigned short rest[32 * 32];
         for (i64_ i = 0; i < rows; ++i) {
             __builtin_memset(rest + 32 * i, 0, 64);
-            __builtin_memcpy(rest + 32 * i, a + step * i, 2 * (TERMS % 32));
+            __builtin_memcpy(rest + 32 * i, a + step * i + k, 2 * (TERMS % 32));
         }
-        multiply_tiles<BELOW, RIGHT, BLOCK>((const bf16*)rest, 64, b);
+        multiply_tiles<BELOW, RIGHT, BLOCK>((const bf16*)rest, 64, b + 16 * k);
     }
     TILE_STORE_(0, s, 4 * WIDTH);
     if constexpr (RIGHT) TILE_STORE_(1, s + 16, 4 * WIDTH);
@@ -122,12 +142,26 @@ static __attribute__((unused, noinline)) void multiply(Tiles& tiles, float* s, c
                                                        i64_ rows, i64_ columns) {
 #ifdef TILE_MULTIPLY_
     if (__builtin_expect(tiles.allowed, 1)) {
-        const bool below = rows > 16, right = columns > 16;
-        tiles.take(below ? 16 : rows, below ? rows - 16 : 16);
-        if (below && right) multiply_by_tiles<WIDTH, TERMS, true, true>(s, a, step, b, rows);
-        else if (below) multiply_by_tiles<WIDTH, TERMS, true, false>(s, a, step, b, rows);
-        else if (right) multiply_by_tiles<WIDTH, TERMS, false, true>(s, a, step, b, rows);
-        else multiply_by_tiles<WIDTH, TERMS, false, false>(s, a, step, b, rows);
+        const bool right = columns > 16;
+        const i64_ whole = rows / 32 * 32, rest = rows - whole;
+        constexpr int STEP = pairs_step<TERMS>();
+        const int part = whole > 32 ? pairs_part / STEP * STEP : TERMS;
+        if (whole) tiles.take(16, 16, STEP);
+        for (int k = 0; k < TERMS; k += part) {
+            const int before = k + part < TERMS ? k + part : TERMS;
+            for (i64_ i = 0; i < whole; i += 32) {
+                if (right) multiply_by_tiles<WIDTH, TERMS, true, true>(s + WIDTH * i, a + step * i, step, b, 32, k, before);
+                else multiply_by_tiles<WIDTH, TERMS, true, false>(s + WIDTH * i, a + step * i, step, b, 32, k, before);
+            }
+        }
+        if (!rest) return;
+        const bool below = rest > 16;
+        tiles.take(below ? 16 : rest, below ? rest - 16 : 16, STEP);
+        s += WIDTH * whole, a += step * whole;
+        if (below && right) multiply_by_tiles<WIDTH, TERMS, true, true>(s, a, step, b, rest, 0, TERMS);
+        else if (below) multiply_by_tiles<WIDTH, TERMS, true, false>(s, a, step, b, rest, 0, TERMS);
+        else if (right) multiply_by_tiles<WIDTH, TERMS, false, true>(s, a, step, b, rest, 0, TERMS);
+        else multiply_by_tiles<WIDTH, TERMS, false, false>(s, a, step, b, rest, 0, TERMS);
         return;
     }
 #endif

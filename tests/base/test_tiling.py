@@ -1,0 +1,54 @@
+"""What products by tiles are said to take: as was measured, and in the order that was the faster one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stator.base.tiling import Product
+from stator.targets import typical
+
+XEON = replace(typical("cpu", 2), multiplies_pairs=True, cache_bytes=2 << 20)
+
+#: Rows, columns and terms → microseconds of oneDNN on a Xeon with AMX, two threads.
+LIBRARY = {
+    (64, 512, 512): 60, (64, 1536, 512): 112, (64, 2048, 512): 137, (64, 512, 2048): 139, (64, 32128, 512): 1699,
+    (128, 256, 256): 42, (128, 768, 256): 61, (128, 1024, 256): 68, (128, 256, 1024): 101, (98, 192, 1152): 82,
+    (98, 1152, 192): 59, (392, 672, 112): 65, (98, 1280, 320): 87, (394, 768, 768): 261, (394, 3072, 768): 658,
+    (392, 1024, 256): 150,
+}  # fmt: skip
+#: Which order was the faster one there.
+BY_COLUMNS = {
+    (98, 2048, 512): True, (98, 512, 2048): True, (64, 512, 512): True, (128, 768, 768): True,
+    (6272, 256, 64): False, (392, 1024, 256): False, (392, 576, 96): False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", LIBRARY)
+def test_what_the_library_takes(size: tuple[int, int, int]) -> None:
+    assert 0.8 < Product(*size).library_time(XEON) / 1000 / LIBRARY[size] < 1.2
+
+
+@pytest.mark.parametrize("size", BY_COLUMNS)
+def test_the_order_of_blocks(size: tuple[int, int, int]) -> None:
+    assert Product(*size).by_columns(XEON) is BY_COLUMNS[size]
+
+
+#: Rows of a block of one product, and of two.
+HEIGHTS = {
+    (128, 768, 768): (128, 64), (98, 512, 2048): (128, 64), (32, 768, 768): (32, 32), (128, 96, 768): (32, 32),
+    (6272, 256, 64): (32, 32), (64, 512, 512): (64, 64),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", HEIGHTS)
+def test_the_rows_of_a_block(size: tuple[int, int, int]) -> None:
+    """Many, where there are many terms, and blocks for all cores."""
+    assert tuple([Product(*size).height(sums, XEON) for sums in (1, 2)]) == HEIGHTS[size]
+
+
+def test_factors_that_no_cache_holds_are_the_librarys() -> None:
+    """Then each block of rows brings the whole weight again, but where there are few."""
+    taken = [Product(*size) for size in ((64, 3072, 3072), (392, 384, 1536), (2048, 3072, 3072))]
+    assert [product.time(XEON) <= product.library_time(XEON) for product in taken] == [True, True, False]
