@@ -30,6 +30,7 @@ def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
         packs=True, repeats=True, narrows=True, gathers_pools=True, product_work=1 << 16, tile_products=True,
         tile_sums=4096, core_registers=1 << 16, shared_bytes=227 << 10, product_rate=9.9e14, assembly=platform.assembly,
         convolves_innermost=platform is NVIDIA, pads_products=platform is NVIDIA, atomics=platform.atomics,
+        wide_products=platform is NVIDIA,
     )  # fmt: skip
 
 
