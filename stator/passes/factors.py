@@ -71,4 +71,4 @@ def _narrowed(chain: list[fx.Node], product: fx.Node) -> fx.Node:
     for move in reversed(moves):
         if not _is_times_one(move):
             made = call_for(product, move.target, made, *move.args[1:], **move.kwargs)
-    return made  # type: ignore[no-any-return]
+    return made
