@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,29 @@ def test_rows_move_no_lines_for_single_elements(name: str, dtype: torch.dtype, t
     bound = 1e-4 if dtype is torch.float32 else 2e-2
     for found, wanted in zip(tiled.run(made, given, tmp_path), program(*inputs), strict=True):
         torch.testing.assert_close(found, wanted, rtol=bound, atol=bound)
+
+
+def gradients(g: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    """Of rows, and of the weights that they were multiplied by, where a product gives them as columns."""
+    rows = g.transpose(1, 2)
+    along = ((rows * w) * x).sum(-1, keepdim=True)
+    return (rows * w - x * along).contiguous(), (rows * x).sum((0, 1)), rows.sum((0, 1))
+
+
+def test_what_is_given_turned_is_turned_once(tmp_path: Path) -> None:
+    """It is read along rows then, by all; what it is read with stays."""
+    free = replace(typical("cuda"), launch_cost=0.0)
+    g, w = torch.randn(4, 64, 48), torch.randn(64)
+    for device, count in ((free, 1), (replace(free, launch_cost=1.0), 0), (typical("cpu"), 0)):
+        made, given = tiled.scheduled(gradients, g, X, w, device=device)
+        assert len([name for name in made.buffers if "turned" in name]) == count, made.text()
+        if count:
+            (copy,) = [step for step in made.steps if isinstance(step, Launch) and step.args[0].buffer == "arg0"]
+            readers = [step for step in made.steps if step is not copy]
+            assert "arg0" not in {pointer.buffer for step in readers for pointer in step.args}  # type: ignore[union-attr]
+            assert made.buffers["arg0_turned"].size == (4, 48, 64)
+            for found, wanted in zip(tiled.run(made, given, tmp_path), gradients(g, X, w), strict=True):
+                torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
 
 
 def test_the_host_reads_across_rows() -> None:
