@@ -105,13 +105,16 @@ class _Padding:
 
     def _cost(self, node: fx.Node, operands: list[fx.Node], cut: bool) -> float:
         """Seconds that copies take: of operands that no kernel of ours computes, and of a result that is cut to be kept
-        or read by others."""
-        bases = dict.fromkeys([_base(operand) for operand in operands])
+        or read by others. Whoever computes an operand, its border may take a kernel of its own.
+        """
+        bases = [*dict.fromkeys(map(_base, operands))]
         copied = [base for base in bases if base.target not in self.loops]
+        kernels = len(bases)
         if cut and self._is_kept(node):
             copied.append(node)
+            kernels += 1
         nbytes = sum([2.0 * one.meta["val"].numel() * one.meta["val"].itemsize for one in copied])
-        return nbytes / self.device.bandwidth + len(copied) * self.device.launch_cost
+        return nbytes / self.device.bandwidth + kernels * self.device.launch_cost
 
     def _border(self, node: fx.Node, dim: int) -> fx.Node:
         """A matrix, several, or a bias, with zeros behind it along a dim, up to a multiple of the step.

@@ -169,6 +169,15 @@ def test_copies_are_paid_for(sizes: list[tuple[int, ...]], monkeypatch: pytest.M
     assert sizes == [(64, 64, 515)]
 
 
+def test_a_small_product_is_not_worth_a_kernel(sizes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which an operand's border may take, though a kernel computes the operand."""
+    read = record.read
+    monkeypatch.setattr(record, "read", lambda *given: replace(read(*given), launch_cost=3e-6))
+    a, b = torch.randn(64, 64).bfloat16(), torch.randn(64, 515).bfloat16()
+    stator.compile(lambda a, b: torch.tanh(a) @ torch.tanh(b), fullgraph=True, options=OPTIONS)(a, b)
+    assert sizes == [(64, 64, 515)]
+
+
 def head(x: Tensor, w: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """Logits for the caller; in float32 they are a kernel's, which reads those of half type wherever they lie."""
     logits = (x.flatten(0, 1) @ w.t()).view(*x.shape[:2], -1)
