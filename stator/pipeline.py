@@ -32,10 +32,10 @@ from stator.loop import tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
-from stator.passes import biases, images, points, ragged
+from stator.passes import biases, factors, images, points, ragged
 from stator.passes.affine import FoldAffine, JoinAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
-from stator.passes.equal import MergeEqual
+from stator.passes.equal import MergeEqual, MergeJoint
 from stator.passes.halves import WidenProducts
 from stator.passes.joining import JoinProducts
 from stator.passes.packing import PackWeights
@@ -91,6 +91,7 @@ def cut(
     random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
     with stage("trace"):
         joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
+        passes.run(joint.graph, (MergeJoint(),))
     with stage("libraries"):
         device = targets.record(kind := _device(gm)).read(kind, options.threads)
         joint = suit_libraries(joint, device)
@@ -103,8 +104,9 @@ def cut(
 
 
 def suit_libraries(joint: Joint, device: Device) -> Joint:
-    """The same with images, biases and sizes as the device's libraries want them; results are as they were."""
+    """The same with images, biases, factors and sizes as the device's libraries want them; results are as they were."""
     joint = _replaced(joint, biases.split(joint.graph, device))
+    joint = _replaced(joint, factors.narrow(joint.graph, device))
     joint = _replaced(joint, ragged.pad(joint.graph, {*_results(joint)}, device, _LOOPS))
     joint = _replaced(joint, images.lay(joint.graph, _results(joint), device, _LOOPS))
     return _replaced(joint, points.multiply(joint.graph, device))

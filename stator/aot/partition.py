@@ -92,7 +92,7 @@ def partition(joint: Joint, budget: float = 1.0, fused: Set[Any] = frozenset()) 
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
     twice = _written_twice(joint, fused) if fused and budget >= 1 else set()
-    choice = _Choice(joint, twice, reads=bool(fused), anchored=budget >= 1)
+    choice = _Choice(joint, twice, waiting(joint, fused), reads=bool(fused), anchored=budget >= 1)
     kept = _place(joint, *choice.choose(budget), choice.changing)
     saved = tuple([item.source for item in kept])
     metadata = replace(metadata, saved=saved, looks=tuple(_looks(joint, saved)))
@@ -130,8 +130,10 @@ class _Cut(NamedTuple):
 class _Choice:
     """The cut of one joint graph."""
 
-    def __init__(self, joint: Joint, written_twice: Set[fx.Node], *, reads: bool, anchored: bool) -> None:
-        self.joint, self.written_twice = joint, written_twice
+    def __init__(
+        self, joint: Joint, written_twice: Set[fx.Node], in_memory: Set[fx.Node], *, reads: bool, anchored: bool
+    ) -> None:
+        self.joint, self.written_twice, self.in_memory = joint, written_twice, in_memory
         #: Whether it costs something to read a value that exists in any case.
         self.reads = reads
         #: Inputs and values of the caller that may hold something else when a gradient reads them, without an error.
@@ -257,7 +259,8 @@ class _Choice:
         known = self.written.get(memory)
         if known is None:
             copied = memory in self.held  # which is written to what is kept alone
-            known = self.written[memory] = not copied and not all(map(is_cheap, (memory, *memory.users)))
+            read = memory in self.in_memory or not all(map(is_cheap, (memory, *memory.users)))
+            known = self.written[memory] = not copied and read
         return known
 
 
@@ -290,6 +293,44 @@ def _written_twice(joint: Joint, fused: Set[Any]) -> set[fx.Node]:
             if node in known:
                 known.update(node.all_input_nodes)
     return {node for node in read["forward"] & read["backward"] if not is_view(node)}
+
+
+def waiting(joint: Joint, fused: Set[Any]) -> set[fx.Node]:
+    """The cheap forward values that fused operators read only after an operator that is not fused has run.
+
+    Such a value lies in memory meanwhile, as a residual stream does while each layer computes what is added to it. If
+    it takes fewer bytes to read what it is computed from, it is no such value: then it is computed where it is read.
+    """
+    found: set[fx.Node] = set()
+    if not fused:
+        return found
+    nodes = [n for n in joint.graph.nodes if n.op != "call_function" or n.meta["phase"] == "forward"]
+    done: dict[fx.Node, int] = {}  # how many operators that are not fused must have run before the value is there
+    for node in nodes:
+        alone = node.op == "call_function" and node.target not in fused and node.target is not getitem
+        before = [done.get(parent, 0) for parent in node.all_input_nodes]
+        done[node] = max(before, default=0) + (alone and not is_view(node))
+    sources: dict[fx.Node, frozenset[fx.Node]] = {}  # the values in memory from which it is computed
+    for node in nodes:
+        itself = frozenset({node})
+        if node.op != "call_function" or node.target is getitem or not is_cheap(node):
+            sources[node] = itself
+            continue
+        sources[node] = frozenset().union(*[sources.get(parent, itself) for parent in node.all_input_nodes])
+        waits = not is_view(node) and any(done.get(user, 0) > done[node] for user in _readers(node))
+        if waits and sum(map(bytes_of, sources[node])) > bytes_of(node):
+            found.add(node)
+            sources[node] = itself
+    return found
+
+
+def _readers(node: fx.Node) -> Iterator[fx.Node]:
+    """Who reads a value, by itself or by a view of it."""
+    for user in node.users:
+        if is_view(user):
+            yield from _readers(user)
+        else:
+            yield user
 
 
 def _results_of_regions(joint: Joint) -> set[fx.Node]:

@@ -65,9 +65,10 @@ class Apart:
         first, second = (self.decision.group[self.nodes[name]] for name in (one, other))
         refusal = self.decision.refusal(first, second)
         if refusal is None:
-            if self.decision.unify(first, second) is not None:
+            found = self.decision.unify(first, second)
+            if found is not None and not self.decision.turns(*found):
                 return "nothing forbids it, and joining them saves nothing"
-            refusal = Refusal.MAPS
+            refusal = Refusal.MAPS if found is None else Refusal.TURNED
         return f"{refusal.value}{self._detail(refusal, first, second)}"
 
     def _detail(self, refusal: Refusal, one: Group, other: Group) -> str:

@@ -7,7 +7,7 @@ Neighbours: `fusion`, `order` and `apply` read the facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias
@@ -16,7 +16,7 @@ from stator.base.effects import Effect
 from stator.loop.collision import scatters
 from stator.loop.contraction import contraction
 from stator.loop.expr import Expr, postorder
-from stator.loop.index import Axis, Index
+from stator.loop.index import Axis, Index, Mod
 from stator.loop.masks import LoadBounds, bounds_of_loads
 from stator.loop.nest import Extern, Nest, Node, Program, View
 from stator.loop.scalar import COSTLY
@@ -24,6 +24,8 @@ from stator.sizes import hint
 
 #: Terms of a product up to which a factor is turned over where its terms, not its columns, lie side by side.
 SHORT_TERMS = 256
+#: Elements that lie in a line.
+LINE = 16
 #: Dot products whose readers are computed one by one too, rather than in a kernel of their own.
 FEW_DOTS = 512
 #: The indices that a node reads, by buffer, and its expression nodes.
@@ -170,6 +172,15 @@ def along_rows(reads: Iterable[Index], reduced: tuple[Axis, ...]) -> bool:
         if len(index.axes()) == most:
             votes += 1 if any(index.stride(axis) in (1, -1) for axis in reduced) else -1
     return votes >= 0
+
+
+def lies_across(index: Index, axes: Sequence[Axis], reduce_axes: Sequence[Axis]) -> bool:
+    """Whether neighbours along a row are lines apart in memory, and those of several rows side by side."""
+    step = index.stride(reduce_axes[-1])
+    if step is None or abs(hint(step)) < LINE:
+        return False
+    sides = [(atom.inner.axes() if isinstance(atom, Mod) else {atom}, factor) for atom, factor in index.terms]
+    return any(abs(hint(factor)) == 1 and inner <= set(axes) for inner, factor in sides)
 
 
 def _live(program: Program, reads: list[Reads], needed: set[str]) -> list[int]:

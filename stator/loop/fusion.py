@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from stator.base.device import Device
 from stator.loop.collision import scatters
-from stator.loop.deps import Facts, NestFacts, facts_of
+from stator.loop.deps import Facts, NestFacts, facts_of, lies_across
 from stator.loop.extent import less
 from stator.loop.index import Index
 from stator.loop.mixed import by_rows, is_kept, map_onto, pieces_of
@@ -38,6 +38,8 @@ _WINDOW = 4
 _PRODUCTS = 2
 #: A tensor with so many times the elements that are scattered into it is large beside what these are made of.
 FEW = 32
+#: A buffer of fewer elements than this part of a kernel's points stays in a cache.
+CACHED = 8
 
 
 class Refusal(Enum):
@@ -57,6 +59,7 @@ class Refusal(Enum):
     PRODUCTS = "products that share tiles have the same dtype, and are two"
     SCATTERED = "what is scattered into is large, and the other reads more beside what is scattered than fits with it"
     BETWEEN = "a step must run after one of them and before the other"
+    TURNED = "the rows that one reduces lie across those that the other reads or writes in memory"
     MAPS = "no order of their loops makes each read what the other makes at the point where it is made"
 
 
@@ -231,7 +234,7 @@ class Decision:
         shapes = one.shape, other.shape
         if one is other or shapes in self.failed:
             return
-        if self.refusal(one, other) is not None or (found := self.unify(one, other)) is None:
+        if self.refusal(one, other) is not None or (found := self.unify(one, other)) is None or self.turns(*found):
             self.failed.add(shapes)
             return
         self._join(*found)
@@ -362,6 +365,23 @@ class Decision:
                 if earlier.is_linear() and not earlier.substitute(found).is_linear():
                     return False
         return True
+
+    def turns(self, target: Group, source: Group, found: AxisMap) -> bool:
+        """Whether a kernel of rows would read or write across them in memory what the other has there.
+
+        A row's neighbours are then a line apart, and each row of a GPU's programs moves whole lines; a kernel of tiles
+        moves them once, and reads again what fits it.
+        """
+        rows = target.space
+        if self.device.host or source.space.reduce_axes or not rows.reduce_axes or not target.rowwise:
+            return False
+        inside, points = source.bits | target.bits, hint(rows.numel * rows.reduce_numel)
+        touched = [(name, index) for name, index in source.writes.items() if escapes(name, inside, self.facts)]
+        made = source.writes.keys() | target.writes.keys() | target.reads.keys()
+        touched += [(name, index) for name, places in source.reads.items() if name not in made for index in places]
+        buffers = self.facts.program.buffers
+        large = [index for name, index in touched if hint(buffers[name].numel) * CACHED > points]
+        return any(lies_across(index.substitute(found), rows.axes, rows.reduce_axes) for index in large)
 
     def _shared(self, source: Group, target: Group) -> list[tuple[Index, Index]]:
         """Pairs of accesses to the same buffer, the largest buffers and the written ones first."""

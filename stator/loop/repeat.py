@@ -3,8 +3,9 @@
     k0: m = f(a, b); s = sum(m)         k0: s = sum(f(a, b))
     k1: … m … a … s …           -->     k1: … f(a, b) … a … s …
 
-It is looked for once fusion has decided, and among values that are cheap: each kernel that reads one gets a copy of its
-nest, and fusion decides again; a copy that would not stay in registers is taken back.
+It is looked for once fusion has decided, and among values that are cheap, in operations and in loads, as those of the
+gradient of a pool are not: each kernel that reads one gets a copy of its nest, and fusion decides again; a copy that
+would not stay in registers is taken back.
 Neighbours: `fusion` joins, `traffic` has the bytes, `schedule` asks.
 """
 
@@ -26,11 +27,13 @@ from stator.sizes import hint
 
 #: How often it is decided anew without what did not join.
 _ROUNDS = 3
+#: A buffer of fewer elements than this part of a nest's points stays in a cache.
+CACHED = 8
 
 
 def repeat(plan: FusionPlan, device: Device) -> FusionPlan:
     """The plan where what pays is computed in each kernel that reads it; the same object where nothing does."""
-    chosen = dict(_chosen(plan))
+    chosen = dict(_chosen(plan, device))
     for _ in range(_ROUNDS):
         if not chosen:
             break
@@ -44,13 +47,13 @@ def repeat(plan: FusionPlan, device: Device) -> FusionPlan:
     return plan
 
 
-def _chosen(plan: FusionPlan) -> Iterator[tuple[int, list[list[int]]]]:
+def _chosen(plan: FusionPlan, device: Device) -> Iterator[tuple[int, list[list[int]]]]:
     """Nests, and those that read what they make, by the kernel that they are in. None is made of what another makes."""
     facts, made = plan.facts, set[str]()
     home = {number: group for group in plan.groups for number in group.members}
     for number, found in facts.nests.items():
         name = found.nest.buffer.name
-        if not _plain(facts, number) or not made.isdisjoint(found.reads):
+        if not _plain(facts, number, device) or not made.isdisjoint(found.reads):
             continue
         readers = facts.readers.get(name, [])
         kernels = list(dict.fromkeys([home[reader] for reader in readers]))
@@ -59,14 +62,22 @@ def _chosen(plan: FusionPlan) -> Iterator[tuple[int, list[list[int]]]]:
             yield number, [[reader for reader in readers if home[reader] is kernel] for kernel in kernels]
 
 
-def _plain(facts: Facts, number: int) -> bool:
+def _plain(facts: Facts, number: int, device: Device) -> bool:
     """Whether a nest is pointwise and cheap, and alone makes a buffer that nothing but kernels sees."""
     nest = facts.nests[number].nest
     name = nest.buffer.name
     if nest.reduce_axes or nest.mode != "store" or name in facts.kept or name in facts.special:
         return False
     costly = any(node.op in COSTLY or node.op == "scan" for node in facts.nests[number].nodes)
-    return facts.writers[name] == [number] and not costly
+    return facts.writers[name] == [number] and not costly and not 0 < device.many_loads <= _loads(facts, number)
+
+
+def _loads(facts: Facts, number: int) -> int:
+    """How many loads of each point are of buffers that no cache holds."""
+    buffers, found = facts.program.buffers, facts.nests[number]
+    points = hint(found.nest.buffer.numel)
+    loaded = {node.attr for node in found.nodes if node.op == "load"}
+    return len([name for name, _ in loaded if hint(buffers[name].numel) * CACHED > points])
 
 
 def _saved(number: int, own: Group, kernels: list[Group], facts: Facts) -> int:

@@ -30,6 +30,7 @@ from stator.loop.mixed import Rows, pieces_by_rows, rows_of
 from stator.loop.narrow import narrowed
 from stator.loop.nest import Buffer, Nest, Node, Program
 from stator.loop.space import flat
+from stator.loop.turned import turned
 from stator.sizes import Extent, hint
 from stator.sizes.strides import contiguous
 
@@ -56,7 +57,7 @@ class _Around:
 
 def prepare(program: Program, device: Device, reasons: dict[str, str] | None = None) -> Program:
     """All rewrites; the same object where nothing changed. `reasons` takes why a reduction is split, by its parts."""
-    program = narrowed(program) if device.narrows else program
+    program = turned(narrowed(program) if device.narrows else program, device)
     nodes: list[Node] = []
     found = _Around(rows_of(program, device), _read_by_points(program) if device.min_columns else [])
     for node in program.nodes:

@@ -33,7 +33,9 @@ from stator.sizes.strides import is_dense
 #: Functional target → its out variant, for contiguous results.
 OUT_VARIANTS = {
     "aten.mm.default": "aten.mm.out",
+    "aten.mm.dtype": "aten.mm.dtype_out",
     "aten.bmm.default": "aten.bmm.out",
+    "aten.bmm.dtype": "aten.bmm.dtype_out",
     "aten.addmm.default": "aten.addmm.out",
     "aten.cumsum.default": "aten.cumsum.out",
     "mkl._mkl_linear.default": "mkl._mkl_linear.out",

@@ -40,7 +40,7 @@ from stator.sizes.strides import contiguous
 ONCE, CHEAP, SINGLE = 32, 8, 16
 #: Bytes that a library stores at once, and columns from which on a product is clearly slower where rows do not begin
 #: at a multiple of them.
-VECTOR, WIDE = 16, 256
+VECTOR, WIDE = 16, 128
 #: Rows up to which, and columns and terms from which on, bringing the weight is all that takes time: cuBLAS took 1.0 to
 #: 1.4 times as long on an H100, of weights that were in no cache.
 FEW, FEW_COLUMNS, FEW_TERMS = 16, 1024, 512
@@ -150,7 +150,34 @@ def _saves_a_pass(context: Context) -> bool:
         computed = [user for user in readers if user not in taken]
         if not all(_is_cheap(line) and _is_as_large(user, product) for user in computed if (line := _line(user))):
             return False
+        if any(_brings_costly(user, node, product) for user in computed):
+            return False
         rest.extend(computed)
+    return False
+
+
+def _brings_costly(user: Node, node: Node, product: Node) -> bool:
+    """Whether what `user` reads beside `node` is computed where it is read, for each result, and is costly.
+
+    So are the derivative of an activation and the mask of a dropout. Many values are not looked through to the end.
+    """
+    seen = {node, product}
+    rest = [given for given in user.all_input_nodes if given not in seen]
+    while rest:
+        given = rest.pop()
+        if given in seen or not _is_as_large(given, product):
+            continue
+        seen.add(given)
+        if is_view(given):
+            rest.extend(given.all_input_nodes)
+            continue
+        line = _line(given)
+        in_memory = any(_line(reader) is None for reader in _readers(given))
+        if line is None or line.kind not in ("pointwise", "view") or in_memory:
+            continue
+        if not _is_cheap(line) or len(seen) > READERS:
+            return True
+        rest.extend(given.all_input_nodes)
     return False
 
 

@@ -1,8 +1,10 @@
 """The gradient of a max pool, gathered: each element of the image adds up what the windows over it give it.
 
-Which element of a window was the greatest is in the indices, so a window is asked whether that is this one. No two
-points write one address, so nothing is set to zero first, and what reads the gradient may be the same kernel. A device
-says whether that is faster than PyTorch's kernel. Neighbour: `prims/decompositions/maxima.py` has the way forward.
+Which element of a window was the greatest is in the indices, so a window is asked whether that is this one. Both are in
+memory, as several elements ask each window: to find the greatest again would take far longer. So is the gradient, for
+whoever reads it: each reader would ask all windows again. No two points write one address, so nothing is set to zero
+first, and what reads the gradient may be the same kernel. A device says whether that is faster than PyTorch's kernel.
+Neighbour: `prims/decompositions/maxima.py` has the way forward.
 """
 
 from __future__ import annotations
@@ -45,6 +47,12 @@ def max_pool2d_with_indices_backward(
     if counts[0] * counts[1] > _MANY:
         return extern(context, out, grad, x, size, stride, padding, dilation, ceil, indices)
     wide, width = compute_dtype(out.dtype), out.size[-1]
+    beside = context.place(grad).stride  # several elements read each window, so both are in memory
+    where = indices
+    if indices.place is None:  # positions in an image take no 64 bits
+        where = pointwise(indices.size, "i32", lambda at: e.cast(indices.load(at), "i32"), indices.weight)
+        where.stride = beside
+    context.place(where)
 
     def body(at: Indices) -> Expr:
         *image, row, column = at
@@ -53,12 +61,15 @@ def max_pool2d_with_indices_backward(
         for back in product(*map(range, counts)):
             window = [i - n for i, n in zip(last, back, strict=True)]
             inside = _inside(window, grad.size[-2:])
-            chosen = e.op("eq", e.cast(indices.load((*image, *window)), "i64"), place)
+            chosen = e.op("eq", e.cast(where.load((*image, *window)), "i64"), place)
             given = e.op("where", chosen, e.cast(grad.load((*image, *window)), wide), e.const(0.0, wide))
             total = e.op("add", total, e.masked(inside, given, e.const(0.0, wide)))
         return e.cast(total, out.dtype)
 
-    return pointwise(out.size, out.dtype, body, 4 * counts[0] * counts[1])
+    made = pointwise(out.size, out.dtype, body, 4 * counts[0] * counts[1])
+    made.stride = out.stride
+    context.realize(made)
+    return made
 
 
 def _pair(numbers: Sequence[int]) -> tuple[int, int]:

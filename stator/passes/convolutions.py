@@ -233,9 +233,8 @@ def _joined(some: list[_Group], groups: dict[fx.Node, _Group]) -> _Group:
 
 
 def _gain(node: fx.Node, device: Device) -> float:
-    if pixels.takes_pairs(node, device) or patches.takes(
-        node, device
-    ):  # what follows is no further pass over its result, and nothing is called
+    if pixels.takes_pairs(node, device) or patches.takes(node, device):
+        # What follows is no further pass over its result, and nothing is called.
         return _gain_of_order(node) + _CALL + _PASS * nbytes(node.meta["val"])
     return _gain_of_order(node)
 

@@ -58,6 +58,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = 
         ((2048, 256), (1024, 256), (1024, 256), (1024, 64)),
         2,
     ),
+    "a costly factor": (lambda x, w, g: (x @ w) * torch.sigmoid(g), ((2048, 256), (256, 1024), (2048, 1024)), 0),
+    "a costly factor of rows": (lambda x, w, g: (x @ w) * torch.exp(g), ((2048, 256), (256, 1024), (2048, 1)), 1),
+    "a factor that is there": (
+        lambda x, w, g, v: ((x @ w) * (e := torch.exp(g)), e @ v),
+        ((2048, 256), (256, 1024), (2048, 1024), (1024, 4096)),
+        1,
+    ),
     "odd columns": (F.linear, ((512, 256), (1025, 256)), 1),
     "odd terms": (F.linear, ((512, 255), (1025, 255)), 0),
 }

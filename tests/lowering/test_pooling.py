@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from stator.loop.kernel import Launch
 from stator.loop.nest import Extern
 from stator.loop.verify import verify_program
 from stator.lowering import lower
@@ -16,6 +18,7 @@ from stator.prims import DECOMPOSITIONS
 from stator.targets import typical
 from tests.cases.execute import run
 from tests.cases.graphs import trace
+from tests.codegen import tiled
 
 GATHERS = replace(typical("cpu"), gathers_pools=True)
 backward = torch.ops.aten.max_pool2d_with_indices_backward.default
@@ -57,3 +60,24 @@ def test_windows_of_many_elements_are_pytorchs() -> None:
     grad, indices = gradient(x, window)
     gm, _ = trace(lambda g, x, i: backward(g, x, *window, i), (grad, x, indices), DECOMPOSITIONS)
     assert any(isinstance(node, Extern) for node in lower(gm, "pool", GATHERS).nodes)
+
+
+def test_one_kernel_asks_the_windows(tmp_path: Path) -> None:
+    """As in a network: the gradient is masked, summed twice over the image, and read once more."""
+    window = ((3, 3), (2, 2), (1, 1), (1, 1), False)
+
+    def program(grad: Tensor, x: Tensor, scale: Tensor) -> tuple[Tensor, ...]:
+        y = torch.relu(x * scale)
+        _, indices = F.max_pool2d(y, *window, return_indices=True)  # type: ignore[arg-type]
+        masked = torch.where(y <= 0, 0.0, backward(grad, y, *window, indices))
+        return masked.sum((0, 2, 3)), (masked * x).sum((0, 2, 3)), masked * scale
+
+    torch.manual_seed(0)
+    image = torch.randn(2, 8, 32, 32).to(memory_format=torch.channels_last)
+    inputs = torch.randn(2, 8, 16, 16).to(memory_format=torch.channels_last), image, torch.rand(1, 8, 1, 1) + 0.5
+    made, given = tiled.scheduled(program, *inputs)
+    launches = [step for step in made.steps if isinstance(step, Launch)]
+    assert len([step for step in launches if any(pointer.buffer == "arg0" for pointer in step.args)]) == 1, made.text()
+    assert [made.buffers[name].stride[1] for name in made.buffers if name.startswith("max_pool2d")] == [1, 1]
+    for found, wanted in zip(tiled.run(made, given, tmp_path), program(*inputs), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)

@@ -15,10 +15,10 @@ from stator.passes import PIPELINE, run
 from stator.passes.accumulate import AccumulateEmbeddings
 from stator.passes.constants import FoldConstants
 from stator.passes.dead import RemoveDead
-from stator.passes.equal import MergeEqual
+from stator.passes.equal import MergeEqual, MergeJoint
 from stator.passes.noop import RemoveNoOps
 from stator.passes.views import ComposeViews
-from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
+from stator.prims import DECOMPOSITIONS, PRIMITIVES, RANDOM_OPERATORS
 from tests.aot.models import GPT, captured
 
 aten = torch.ops.aten
@@ -79,6 +79,49 @@ def test_equal_results_stay_two_objects():
     one, two = b(aten.exp.default, b.x[0]), b(aten.exp.default, b.x[0])
     after = b.check([MergeEqual()], [one, two, b(aten.view.default, two, [3, 1])], "exp exp view")
     assert after[0].data_ptr() != after[1].data_ptr()
+
+
+def test_equal_calls_merge_before_it_is_decided_what_is_kept():
+    """Else each conversion of autocast is a value of its own that backward is given."""
+
+    class Heads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = torch.nn.ParameterList([torch.randn(8, 8) for _ in range(3)])
+
+        def forward(self, x):
+            x = torch.softmax(x, 1)
+            return sum(x.bfloat16() @ weight.bfloat16() for weight in self.weights).float()
+
+    heads, x = Heads(), torch.randn(4, 8, requires_grad=True)
+    (wanted,) = torch.autograd.grad(heads(x).sum(), x)
+    loops = frozenset(op for op, line in PRIMITIVES.items() if line.kind != "extern")
+    counts = []
+    for merges in (False, True):
+        joint = trace(captured(heads, [x]), [x], decompositions=DECOMPOSITIONS)
+        if merges:
+            run(joint.graph, (MergeJoint(),))
+        parts = partition(joint, fused=loops)
+        saved = [node.meta["val"] for node in parts.forward.graph.output_node().args[0][1:]]
+        counts.append(len([v for v in saved if v.shape == (4, 8) and v.dtype is torch.bfloat16]))
+        inputs = [*joint.attributes, x]
+        forward = parts.forward(*inputs)
+        got = parts.backward(*backward_arguments(parts, inputs, forward))
+        torch.testing.assert_close(got[-1], wanted, rtol=2e-2, atol=2e-2)
+    assert counts == [3, 1], counts
+
+
+def test_calls_of_two_halves_and_what_leaves_stay_apart():
+    b = Build(torch.randn(3))
+    calls = [b(aten.exp.default, b.x[0]) for _ in range(7)]
+    kinds = [{"phase": "forward"}] * 2 + [{"phase": "backward"}] * 2 + [{"phase": "forward", "recompute": 1}] * 2
+    for call, kind in zip(calls, [*kinds, kinds[0]], strict=True):
+        call.meta.update(kind)
+    ends = [b(aten.neg.default, call) for call in calls[:-1]]
+    for end in ends:
+        end.meta["phase"] = "forward"
+    after = b.check([MergeJoint()], [*ends, calls[-1]], "exp exp exp exp " + "neg " * 5 + "neg")
+    assert len({t.data_ptr() for t in after}) == 7
 
 
 def test_copies_and_views_that_do_nothing():

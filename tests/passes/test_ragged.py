@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 import stator
 from benchmarks.worker import error
 from stator.base.device import Device
-from stator.loop.kernel import Call
+from stator.loop.kernel import Call, Launch
 from stator.loop.schedule import schedule
 from stator.lowering import lower
 from stator.passes import ragged
@@ -30,6 +30,7 @@ from tests.codegen import tiled
 
 OPTIONS: dict[str, object] = {"strict": True, "cache": False}
 WORDS = 1003
+LOOPS = {operator for operator, line in PRIMITIVES.items() if line.kind != "extern"}
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +54,9 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
     def padded(graph: fx.Graph, *args: Any) -> dict[fx.Node, fx.Node]:
         gone = pad(graph, *args)
         for node in graph.nodes:
-            if node.target in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default):
+            if node.target in tiled.PRODUCTS:
                 a, b = (operand.meta["val"].shape for operand in node.args[-2:])
-                found.append((*a, b[1]))
+                found.append((*a, b[-1]))
         return gone
 
     monkeypatch.setattr(ragged, "pad", padded)
@@ -91,6 +92,56 @@ def test_a_training_step(bias: bool, sizes: list[tuple[int, ...]]) -> None:
     assert error(found, exact) <= 1.5 * error(wanted, exact) + 1e-3
 
 
+class Mixed(nn.Module):
+    """Rows are mixed by two layers, as in an image model without attention: both products are turned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(196, 72), nn.Linear(72, 196)
+
+    def forward(self, x: Tensor) -> Tensor:
+        turned = F.layer_norm(x, x.shape[-1:]).transpose(1, 2)
+        return x + self.down(torch.tanh(self.up(turned))).transpose(1, 2)
+
+
+def test_rows_that_are_mixed(sizes: list[tuple[int, ...]]) -> None:
+    """In training and without gradients, where the products of turned rows are a batch; the weight is not repeated."""
+    torch.manual_seed(0)
+    model, x = Mixed().bfloat16(), torch.randn(3, 196, 40).bfloat16().requires_grad_()
+    compiled = stator.compile(model, fullgraph=True, options=OPTIONS)
+    exact = Mixed().double()
+    exact.load_state_dict(model.state_dict())
+    gradients = []
+    for call, given in ((compiled, x), (model, x), (exact, x.detach().double().requires_grad_())):
+        out = call(given)
+        parameters = exact.parameters() if call is exact else model.parameters()
+        gradients.append([out.detach(), *torch.autograd.grad(out.sin().sum(), [given, *parameters])])
+    assert all(size % 8 == 0 for product in sizes for size in product[-3:]), sizes
+    assert error(gradients[0], gradients[2]) <= 1.5 * error(gradients[1], gradients[2]) + 1e-3
+    sizes.clear()
+    model.requires_grad_(False)
+    with torch.no_grad():
+        found, wanted = stator.compile(model, fullgraph=True, options=OPTIONS)(x), exact(x.double())
+    assert sorted(sizes) == [(3, 40, 200, 72), (120, 72, 200)]
+    assert error([found], [wanted]) <= 1.5 * error([model(x)], [wanted]) + 1e-3
+
+
+def turned(x: Tensor, h: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    """What a layer gives for each column, added to the rows."""
+    return (x + F.linear(h, w).transpose(1, 2),)
+
+
+def test_tiles_store_turned_results_as_they_are_read() -> None:
+    """On a GPU: no kernel reads the result across its rows, and nothing is bordered for it."""
+    inputs = [torch.ones(32, 196, 768).bfloat16(), torch.ones(32, 768, 384).bfloat16(), torch.ones(196, 384).bfloat16()]
+    gm, _ = trace(turned, inputs, DECOMPOSITIONS)
+    tiled.on_a_device(gm)
+    assert not ragged.pad(gm.graph, set(), typical("cuda"), LOOPS)
+    made = schedule(lower(gm, "turned", typical("cuda")), typical("cuda"))
+    (launch,) = made.steps
+    assert isinstance(launch, Launch) and made.outputs[0].stride == (150528, 768, 1)
+
+
 def test_zeros_meet_no_infinities(sizes: list[tuple[int, ...]]) -> None:
     """Terms are bordered on both sides, so what is not finite stays where it was."""
     a, b = torch.randn(64, 259).bfloat16(), torch.randn(259, 64).bfloat16()
@@ -118,6 +169,15 @@ def test_copies_are_paid_for(sizes: list[tuple[int, ...]], monkeypatch: pytest.M
     assert sizes == [(64, 64, 515)]
 
 
+def test_a_small_product_is_not_worth_a_kernel(sizes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which an operand's border may take, though a kernel computes the operand."""
+    read = record.read
+    monkeypatch.setattr(record, "read", lambda *given: replace(read(*given), launch_cost=3e-6))
+    a, b = torch.randn(64, 64).bfloat16(), torch.randn(64, 515).bfloat16()
+    stator.compile(lambda a, b: torch.tanh(a) @ torch.tanh(b), fullgraph=True, options=OPTIONS)(a, b)
+    assert sizes == [(64, 64, 515)]
+
+
 def head(x: Tensor, w: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """Logits for the caller; in float32 they are a kernel's, which reads those of half type wherever they lie."""
     logits = (x.flatten(0, 1) @ w.t()).view(*x.shape[:2], -1)
@@ -130,10 +190,9 @@ def test_tiles_store_what_would_be_cut(dtype: torch.dtype, bordered: bool) -> No
     device, inputs = typical("cuda"), [torch.ones(8, 512, 768).bfloat16(), torch.ones(50257, 768).bfloat16()]
     gm, _ = trace(partial(head, dtype=dtype), inputs, DECOMPOSITIONS)
     tiled.on_a_device(gm)
-    loops = {operator for operator, line in PRIMITIVES.items() if line.kind != "extern"}
     result = gm.graph.output_node()
     kept = {node for node in result.all_input_nodes if isinstance(node, fx.Node)}
-    ragged.pad(gm.graph, kept, device, loops)
+    ragged.pad(gm.graph, kept, device, LOOPS)
     assert any(node.target is torch.ops.aten.constant_pad_nd.default for node in gm.graph.nodes) is bordered
     made = schedule(lower(gm, "head", device), device)
     assert any(isinstance(step, Call) and step.extern.target == "aten.mm.default" for step in made.steps) is bordered

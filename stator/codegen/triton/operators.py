@@ -270,13 +270,11 @@ def _philox(seed, number):
     c2 = tl.zeros_like(c0)
     c3 = tl.zeros_like(c0)
     for _ in tl.static_range(10):
-        m0 = tl.full(c0.shape, 0xD2511F53, tl.uint32)
-        m1 = tl.full(c0.shape, 0xCD9E8D57, tl.uint32)
-        next0 = tl.umulhi(m1, c2) ^ c1 ^ k0
-        next1 = m1 * c2
-        next2 = tl.umulhi(m0, c0) ^ c3 ^ k1
-        next3 = m0 * c0
-        c0, c1, c2, c3 = next0, next1, next2, next3
+        # Both halves of a product are one instruction.
+        one = c2.to(tl.uint64) * tl.full(c0.shape, 0xCD9E8D57, tl.uint64)
+        other = c0.to(tl.uint64) * tl.full(c0.shape, 0xD2511F53, tl.uint64)
+        c0, c2 = (one >> 32).to(tl.uint32) ^ c1 ^ k0, (other >> 32).to(tl.uint32) ^ c3 ^ k1
+        c1, c3 = one.to(tl.uint32), other.to(tl.uint32)
         k0 = k0 + tl.full([], 0x9E3779B9, tl.uint32)
         k1 = k1 + tl.full([], 0xBB67AE85, tl.uint32)
     return c0, c1

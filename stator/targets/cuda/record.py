@@ -34,6 +34,7 @@ def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
         tile_sums=4096, core_registers=1 << 16, shared_bytes=227 << 10, product_rate=9.9e14, assembly=platform.assembly,
         convolves_innermost=platform is NVIDIA, depthwise_taps=DEPTHWISE_TAPS if platform is NVIDIA else 0,
         pads_products=platform is NVIDIA, atomics=platform.atomics,
+        wide_products=platform is NVIDIA,
     )  # fmt: skip
 
 
