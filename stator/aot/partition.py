@@ -145,6 +145,8 @@ class _Choice:
         self.results = _results_of_regions(joint)
         self.written: dict[fx.Node, bool] = {}
         self.anchors = self._anchors() if anchored else set()
+        #: Under a budget memory counts more: what lies in it is then no cheaper for that.
+        self.stages = _stages(joint) if anchored else {}
 
     def choose(self, budget: float) -> _Cut:
         """The nodes to save, in graph order."""
@@ -247,7 +249,8 @@ class _Choice:
             return _EXISTING * (bytes_of(node) if self.reads else 1)
         # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
         bytes_, extra = (bytes_of(node), 0) if memory is node else (bytes_of(memory), 1)
-        factor = (_WRITTEN if self._is_written(memory) else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
+        lies = self._is_written(memory) or self._is_read_later(memory)
+        factor = (_WRITTEN if lies else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
         if _marked(memory) and memory not in self.results:
             factor *= _UNWANTED
         return int((bytes_ + 1) * factor) + extra
@@ -259,6 +262,27 @@ class _Choice:
             copied = memory in self.held  # which is written to what is kept alone
             known = self.written[memory] = not copied and not all(map(is_cheap, (memory, *memory.users)))
         return known
+
+    def _is_read_later(self, memory: fx.Node) -> bool:
+        """Whether forward reads it beside what is known later: a residual stream, which so is in memory meanwhile."""
+        stage = self.stages.get(memory)
+        return (
+            stage is not None and memory not in self.held and any(self.stages.get(u, 0) > stage for u in memory.users)
+        )
+
+
+def _stages(joint: Joint) -> dict[fx.Node, int]:
+    """For each forward node how many calls that are not cheap come one after the other before it."""
+    stages: dict[fx.Node, int] = {}
+    for node in joint.graph.nodes:
+        if node.op == "call_function" and node.meta["phase"] == "forward":
+            stages[node] = max([stages.get(p, 0) + _ends_stage(p) for p in node.all_input_nodes], default=0)
+    return stages
+
+
+def _ends_stage(node: fx.Node) -> bool:
+    """Whether its readers are computed by other kernels than what it is computed from."""
+    return node.op == "call_function" and node.target is not getitem and not is_cheap(node)
 
 
 def _used_by_backward(joint: Joint) -> list[fx.Node]:

@@ -84,6 +84,24 @@ def test_what_is_written_in_forward_anyway_is_not_written_again():
         assert (again.count(aten.exp.default), again.count(aten._to_copy.default)) == (chains, 0)
 
 
+def test_a_stream_is_kept_rather_than_what_is_added_to_it():
+    """Of each layer's sum and the product in it one is kept, of as many bytes: the one that backward reads."""
+
+    def layers(x, w):
+        x = x.bfloat16()
+        for _ in range(8):
+            wide = x.float()
+            x = x + (wide / wide.square().mean(-1, keepdim=True)).bfloat16() @ w.bfloat16()
+        return x.float().sum()
+
+    parts = split(layers, torch.randn(64, 64, requires_grad=True), parameter=torch.randn(64, 64))
+    again = [node for node in parts.backward.graph.nodes if node.meta.get("phase") == "forward"]
+    assert again and not [node for node in again if node.target is aten.add.Tensor]
+    saved = parts.forward.graph.output_node().args[0][1:]
+    assert len([node for node in saved if node.target is aten.add.Tensor]) >= 7
+    assert not [node for node in saved if node.target is aten.mm.default]
+
+
 def test_a_stream_is_kept_where_all_of_it_would_be_there_at_once():
     """Each layer's backward reads the stream before it; some of its values are kept beside terms of half the bytes."""
 
