@@ -1,11 +1,14 @@
 """Common subexpressions: equal calls without effects are made once.
 
 Values that leave the graph keep memory of their own, as the program was promised: a caller may change one of two equal
-results in place. Neighbours: `pipeline.py`, `memory.py` (what leaves).
+results in place. So what forward computes twice is merged before it is cut from backward (`share`), or else backward
+would be given both: a mask or a bias that each layer makes anew.
+Neighbours: `pipeline.py`, `memory.py` (what leaves).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import getitem
 from typing import Any
@@ -36,6 +39,27 @@ class MergeEqual:
                 escapes.replace(node, first)
                 changes += 1
         return changes
+
+
+def share(graph: fx.Graph, results: Iterable[fx.Node]) -> int:
+    """Merge equal calls of forward in a graph that has backward too; results, and views of them, stay as they are.
+
+    Calls in two checkpointed regions stay two: each region is computed again by itself.
+    """
+    leaving = {root(node) for node in results}
+    known: dict[Any, fx.Node] = {}
+    changes = 0
+    for node in graph.nodes:
+        if node.op != "call_function" or node.meta["phase"] != "forward" or not may_merge(node):
+            continue
+        if root(node) in leaving:
+            continue
+        first = known.setdefault((_key(node), node.meta.get("recompute")), node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+            changes += 1
+    return changes
 
 
 def _both_leave(escapes: Escapes, first: fx.Node, second: fx.Node) -> bool:

@@ -15,7 +15,7 @@ from stator.passes import PIPELINE, run
 from stator.passes.accumulate import AccumulateEmbeddings
 from stator.passes.constants import FoldConstants
 from stator.passes.dead import RemoveDead
-from stator.passes.equal import MergeEqual
+from stator.passes.equal import MergeEqual, share
 from stator.passes.noop import RemoveNoOps
 from stator.passes.views import ComposeViews
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
@@ -79,6 +79,47 @@ def test_equal_results_stay_two_objects():
     one, two = b(aten.exp.default, b.x[0]), b(aten.exp.default, b.x[0])
     after = b.check([MergeEqual()], [one, two, b(aten.view.default, two, [3, 1])], "exp exp view")
     assert after[0].data_ptr() != after[1].data_ptr()
+
+
+def joint_of(function, *inputs):
+    joint = trace(captured(function, inputs), inputs, decompositions=DECOMPOSITIONS)
+    return joint, [*joint.values, *[gradient for gradient in joint.gradients if gradient is not None]]
+
+
+def test_what_each_layer_makes_anew_is_kept_once():
+    """A mask that every product of a layer is multiplied by."""
+
+    def layers(x, w, keep):
+        for _ in range(3):
+            x = torch.tanh(x @ w) * torch.cumsum(keep, 0)
+        return x.sum(), torch.cumsum(keep, 0), torch.cumsum(keep, 0)
+
+    inputs = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
+
+    def sums(graph):
+        return [node for node in graph.nodes if node.target is aten.cumsum.default]
+
+    joint, results = joint_of(layers, *inputs)
+    assert len(sums(joint.graph)) == 5
+    assert share(joint.graph, results) == 2
+    assert len(sums(joint.graph)) == 3 and joint.values[1] is not joint.values[2]
+    parts = partition(joint)
+    kept = parts.forward.graph.output_node().args[0][3:]
+    assert len([node for node in kept if node.target is aten.cumsum.default]) == 1
+    with torch.no_grad():
+        total, first, second = parts.forward(*inputs)[:3]
+    torch.testing.assert_close((total, first), layers(*inputs)[:2])
+    assert first.data_ptr() != second.data_ptr()
+
+
+def test_regions_that_are_computed_again_share_nothing():
+    joint, results = joint_of(lambda x: x.exp().sin() * x.exp().cos(), torch.randn(4, requires_grad=True))
+    for region, node in enumerate([node for node in joint.graph.nodes if node.target is aten.exp.default]):
+        node.meta["recompute"] = region
+    assert share(joint.graph, results) == 0
+    for node in joint.graph.nodes:
+        node.meta.pop("recompute", None)
+    assert share(joint.graph, results) == 1
 
 
 def test_copies_and_views_that_do_nothing():
