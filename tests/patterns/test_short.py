@@ -113,8 +113,8 @@ def test_not_where_results_are_to_be_the_same_in_each_run(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize("length", [80, 256])
 def test_a_bias_whose_rows_lie_apart(length: int, inside: bool) -> None:
-    """Values and gradients are as near to float64's as those of the kernel in eager, with a bias in rows; the result lies
-    as that of eager's products."""
+    """Values and gradients are as near to float64's as those of the kernel in eager, with a bias in rows; the result
+    lies as that of eager's products."""
     q = query(length) if inside else query(length).detach().contiguous().requires_grad_()
     q, b = q.detach().cuda().requires_grad_(), turned(length).cuda().requires_grad_()
 
