@@ -35,7 +35,7 @@ from stator.loop.schedule import schedule as schedule_program
 from stator.passes import biases, images, points, ragged
 from stator.passes.affine import FoldAffine, JoinAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
-from stator.passes.equal import MergeEqual, share
+from stator.passes.equal import MergeEqual, MergeJoint
 from stator.passes.halves import WidenProducts
 from stator.passes.joining import JoinProducts
 from stator.passes.packing import PackWeights
@@ -91,9 +91,7 @@ def cut(
     random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
     with stage("trace"):
         joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
-    if joint.metadata.has_backward:
-        with stage("passes", graph="joint"):
-            share(joint.graph, _results(joint))
+        passes.run(joint.graph, (MergeJoint(),))
     with stage("libraries"):
         device = targets.record(kind := _device(gm)).read(kind, options.threads)
         joint = suit_libraries(joint, device)

@@ -92,7 +92,7 @@ def partition(joint: Joint, budget: float = 1.0, fused: Set[Any] = frozenset()) 
     if not metadata.gradients:
         return Partitioned(_forward(joint, []), None, metadata)
     twice = _written_twice(joint, fused) if fused and budget >= 1 else set()
-    choice = _Choice(joint, twice, reads=bool(fused), anchored=budget >= 1)
+    choice = _Choice(joint, twice, waiting(joint, fused), reads=bool(fused), anchored=budget >= 1)
     kept = _place(joint, *choice.choose(budget), choice.changing)
     saved = tuple([item.source for item in kept])
     metadata = replace(metadata, saved=saved, looks=tuple(_looks(joint, saved)))
@@ -130,8 +130,10 @@ class _Cut(NamedTuple):
 class _Choice:
     """The cut of one joint graph."""
 
-    def __init__(self, joint: Joint, written_twice: Set[fx.Node], *, reads: bool, anchored: bool) -> None:
-        self.joint, self.written_twice = joint, written_twice
+    def __init__(
+        self, joint: Joint, written_twice: Set[fx.Node], in_memory: Set[fx.Node], *, reads: bool, anchored: bool
+    ) -> None:
+        self.joint, self.written_twice, self.in_memory = joint, written_twice, in_memory
         #: Whether it costs something to read a value that exists in any case.
         self.reads = reads
         #: Inputs and values of the caller that may hold something else when a gradient reads them, without an error.
@@ -145,8 +147,6 @@ class _Choice:
         self.results = _results_of_regions(joint)
         self.written: dict[fx.Node, bool] = {}
         self.anchors = self._anchors() if anchored else set()
-        #: Under a budget memory counts more: what lies in it is then no cheaper for that.
-        self.stages = _stages(joint) if anchored else {}
 
     def choose(self, budget: float) -> _Cut:
         """The nodes to save, in graph order."""
@@ -249,8 +249,7 @@ class _Choice:
             return _EXISTING * (bytes_of(node) if self.reads else 1)
         # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
         bytes_, extra = (bytes_of(node), 0) if memory is node else (bytes_of(memory), 1)
-        lies = self._is_written(memory) or self._is_read_later(memory)
-        factor = (_WRITTEN if lies else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
+        factor = (_WRITTEN if self._is_written(memory) else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
         if _marked(memory) and memory not in self.results:
             factor *= _UNWANTED
         return int((bytes_ + 1) * factor) + extra
@@ -260,29 +259,9 @@ class _Choice:
         known = self.written.get(memory)
         if known is None:
             copied = memory in self.held  # which is written to what is kept alone
-            known = self.written[memory] = not copied and not all(map(is_cheap, (memory, *memory.users)))
+            read = memory in self.in_memory or not all(map(is_cheap, (memory, *memory.users)))
+            known = self.written[memory] = not copied and read
         return known
-
-    def _is_read_later(self, memory: fx.Node) -> bool:
-        """Whether forward reads it beside what is known later: a residual stream, which so is in memory meanwhile."""
-        stage = self.stages.get(memory)
-        return (
-            stage is not None and memory not in self.held and any(self.stages.get(u, 0) > stage for u in memory.users)
-        )
-
-
-def _stages(joint: Joint) -> dict[fx.Node, int]:
-    """For each forward node how many calls that are not cheap come one after the other before it."""
-    stages: dict[fx.Node, int] = {}
-    for node in joint.graph.nodes:
-        if node.op == "call_function" and node.meta["phase"] == "forward":
-            stages[node] = max([stages.get(p, 0) + _ends_stage(p) for p in node.all_input_nodes], default=0)
-    return stages
-
-
-def _ends_stage(node: fx.Node) -> bool:
-    """Whether its readers are computed by other kernels than what it is computed from."""
-    return node.op == "call_function" and node.target is not getitem and not is_cheap(node)
 
 
 def _used_by_backward(joint: Joint) -> list[fx.Node]:
@@ -314,6 +293,44 @@ def _written_twice(joint: Joint, fused: Set[Any]) -> set[fx.Node]:
             if node in known:
                 known.update(node.all_input_nodes)
     return {node for node in read["forward"] & read["backward"] if not is_view(node)}
+
+
+def waiting(joint: Joint, fused: Set[Any]) -> set[fx.Node]:
+    """The cheap forward values that fused operators read only after an operator that is not fused has run.
+
+    Such a value lies in memory meanwhile, as a residual stream does while each layer computes what is added to it. If
+    it takes fewer bytes to read what it is computed from, it is no such value: then it is computed where it is read.
+    """
+    found: set[fx.Node] = set()
+    if not fused:
+        return found
+    nodes = [n for n in joint.graph.nodes if n.op != "call_function" or n.meta["phase"] == "forward"]
+    done: dict[fx.Node, int] = {}  # how many operators that are not fused must have run before the value is there
+    for node in nodes:
+        alone = node.op == "call_function" and node.target not in fused and node.target is not getitem
+        before = [done.get(parent, 0) for parent in node.all_input_nodes]
+        done[node] = max(before, default=0) + (alone and not is_view(node))
+    sources: dict[fx.Node, frozenset[fx.Node]] = {}  # the values in memory from which it is computed
+    for node in nodes:
+        itself = frozenset({node})
+        if node.op != "call_function" or node.target is getitem or not is_cheap(node):
+            sources[node] = itself
+            continue
+        sources[node] = frozenset().union(*[sources.get(parent, itself) for parent in node.all_input_nodes])
+        waits = not is_view(node) and any(done.get(user, 0) > done[node] for user in _readers(node))
+        if waits and sum(map(bytes_of, sources[node])) > bytes_of(node):
+            found.add(node)
+            sources[node] = itself
+    return found
+
+
+def _readers(node: fx.Node) -> Iterator[fx.Node]:
+    """Who reads a value, by itself or by a view of it."""
+    for user in node.users:
+        if is_view(user):
+            yield from _readers(user)
+        else:
+            yield user
 
 
 def _results_of_regions(joint: Joint) -> set[fx.Node]:

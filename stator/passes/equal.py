@@ -1,14 +1,13 @@
 """Common subexpressions: equal calls without effects are made once.
 
 Values that leave the graph keep memory of their own, as the program was promised: a caller may change one of two equal
-results in place. So what forward computes twice is merged before it is cut from backward (`share`), or else backward
-would be given both: a mask or a bias that each layer makes anew.
-Neighbours: `pipeline.py`, `memory.py` (what leaves).
+results in place. What forward keeps for backward leaves it too, so calls are merged in the joint graph first, before it
+is decided what is kept: autocast converts an activation once for each product that reads it.
+Neighbours: `pipeline.py`, `memory.py` (what leaves), `aot/partition.py` (what is kept).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import getitem
 from typing import Any
@@ -41,25 +40,31 @@ class MergeEqual:
         return changes
 
 
-def share(graph: fx.Graph, results: Iterable[fx.Node]) -> int:
-    """Merge equal calls of forward in a graph that has backward too; results, and views of them, stay as they are.
+@dataclass(frozen=True, slots=True)
+class MergeJoint:
+    """The same in a graph that is both forward and backward, within each of them, and within a checkpointed region.
 
-    Calls in two checkpointed regions stay two: each region is computed again by itself.
+    Whatever leaves it stays, and so does all that lies in its memory.
     """
-    leaving = {root(node) for node in results}
-    known: dict[Any, fx.Node] = {}
-    changes = 0
-    for node in graph.nodes:
-        if node.op != "call_function" or node.meta["phase"] != "forward" or not may_merge(node):
-            continue
-        if root(node) in leaving:
-            continue
-        first = known.setdefault((_key(node), node.meta.get("recompute")), node)
-        if first is not node:
-            node.replace_all_uses_with(first)
-            graph.erase_node(node)
-            changes += 1
-    return changes
+
+    def __call__(self, graph: fx.Graph) -> int:
+        escapes = Escapes(graph)
+        known: dict[Any, fx.Node] = {}
+        changes = 0
+        for node in graph.nodes:
+            if node.op != "call_function" or not may_merge(node) or _leaves(escapes, node):
+                continue
+            key = node.meta["phase"], node.meta.get("recompute"), _key(node)
+            first = known.setdefault(key, node)
+            if first is not node:
+                escapes.replace(node, first)
+                changes += 1
+        return changes
+
+
+def _leaves(escapes: Escapes, node: fx.Node) -> bool:
+    """Whether an output lies in the memory of the node, or in that of one of its several results."""
+    return root(node) in escapes.roots or bool(_leaving(escapes, node))
 
 
 def _both_leave(escapes: Escapes, first: fx.Node, second: fx.Node) -> bool:

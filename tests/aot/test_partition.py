@@ -14,7 +14,7 @@ from stator.aot import budget as budgets
 from stator.aot.budget import Cost, RecomputePlan, choose
 from stator.aot.metadata import Frozen, Metadata, Packed, Saved
 from stator.aot.mincut import INFINITE, FlowGraph
-from stator.aot.partition import is_cheap, partition
+from stator.aot.partition import is_cheap, partition, waiting
 from stator.aot.trace import trace
 from stator.base import log
 from stator.prims import DECOMPOSITIONS, PRIMITIVES, RANDOM_OPERATORS
@@ -84,24 +84,6 @@ def test_what_is_written_in_forward_anyway_is_not_written_again():
         assert (again.count(aten.exp.default), again.count(aten._to_copy.default)) == (chains, 0)
 
 
-def test_a_stream_is_kept_rather_than_what_is_added_to_it():
-    """Of each layer's sum and the product in it one is kept, of as many bytes: the one that backward reads."""
-
-    def layers(x, w):
-        x = x.bfloat16()
-        for _ in range(8):
-            wide = x.float()
-            x = x + (wide / wide.square().mean(-1, keepdim=True)).bfloat16() @ w.bfloat16()
-        return x.float().sum()
-
-    parts = split(layers, torch.randn(64, 64, requires_grad=True), parameter=torch.randn(64, 64))
-    again = [node for node in parts.backward.graph.nodes if node.meta.get("phase") == "forward"]
-    assert again and not [node for node in again if node.target is aten.add.Tensor]
-    saved = parts.forward.graph.output_node().args[0][1:]
-    assert len([node for node in saved if node.target is aten.add.Tensor]) >= 7
-    assert not [node for node in saved if node.target is aten.mm.default]
-
-
 def test_a_stream_is_kept_where_all_of_it_would_be_there_at_once():
     """Each layer's backward reads the stream before it; some of its values are kept beside terms of half the bytes."""
 
@@ -118,6 +100,34 @@ def test_a_stream_is_kept_where_all_of_it_would_be_there_at_once():
     tight = split(layers, x, parameter=w, budget=0.0)  # where memory counts alone, they are computed again
     values = [node.meta["val"] for node in tight.forward.graph.output_node().args[0][1:]]
     assert len([value for value in values if value.dtype is torch.float32 and value.shape == (64, 64)]) == 1
+
+
+def test_a_stream_that_is_cast_before_it_is_read_is_kept_where_it_is_in_memory_anyway():
+    """Its terms have as many bytes: keeping those instead would have backward add all of them up again."""
+
+    def layers(x, w):
+        for _ in range(6):
+            x = x + torch.tanh(x.float()).bfloat16() @ w.bfloat16()
+        return x
+
+    def widened(x, w):  # computed where it is read, as it takes fewer bytes to read `x` again
+        wide = x.float() * 2
+        return (x @ w.bfloat16()).float() * wide
+
+    loops = frozenset(op for op, line in PRIMITIVES.items() if line.kind != "extern")
+    x, w = torch.randn(64, 64, dtype=torch.bfloat16, requires_grad=True), torch.randn(64, 64)
+    adds = {}
+    for fused in (frozenset(), loops):
+        parts = split(layers, x, parameter=w, fused=fused)
+        again = [node.target for node in parts.backward.graph.nodes if node.meta.get("phase") == "forward"]
+        adds[bool(fused)] = again.count(aten.add.Tensor)
+    assert adds[False] > 0 and adds[True] == 0, adds
+    joint = trace(captured(Function(layers, w), [x]), [x], decompositions=DECOMPOSITIONS)
+    streams = [node for node in waiting(joint, loops) if node.target is aten.add.Tensor]
+    assert len(streams) == 5  # the first value is an input, and nothing is added to the last
+    assert not waiting(joint, frozenset())
+    joint = trace(captured(Function(widened, w), [x]), [x], decompositions=DECOMPOSITIONS)
+    assert not any(node.meta["val"].dtype is torch.float32 for node in waiting(joint, loops))
 
 
 def test_results_are_saved_as_themselves():

@@ -15,10 +15,10 @@ from stator.passes import PIPELINE, run
 from stator.passes.accumulate import AccumulateEmbeddings
 from stator.passes.constants import FoldConstants
 from stator.passes.dead import RemoveDead
-from stator.passes.equal import MergeEqual, share
+from stator.passes.equal import MergeEqual, MergeJoint
 from stator.passes.noop import RemoveNoOps
 from stator.passes.views import ComposeViews
-from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
+from stator.prims import DECOMPOSITIONS, PRIMITIVES, RANDOM_OPERATORS
 from tests.aot.models import GPT, captured
 
 aten = torch.ops.aten
@@ -81,45 +81,47 @@ def test_equal_results_stay_two_objects():
     assert after[0].data_ptr() != after[1].data_ptr()
 
 
-def joint_of(function, *inputs):
-    joint = trace(captured(function, inputs), inputs, decompositions=DECOMPOSITIONS)
-    return joint, [*joint.values, *[gradient for gradient in joint.gradients if gradient is not None]]
+def test_equal_calls_merge_before_it_is_decided_what_is_kept():
+    """Else each conversion of autocast is a value of its own that backward is given."""
+
+    class Heads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weights = torch.nn.ParameterList([torch.randn(8, 8) for _ in range(3)])
+
+        def forward(self, x):
+            x = torch.softmax(x, 1)
+            return sum(x.bfloat16() @ weight.bfloat16() for weight in self.weights).float()
+
+    heads, x = Heads(), torch.randn(4, 8, requires_grad=True)
+    (wanted,) = torch.autograd.grad(heads(x).sum(), x)
+    loops = frozenset(op for op, line in PRIMITIVES.items() if line.kind != "extern")
+    counts = []
+    for merges in (False, True):
+        joint = trace(captured(heads, [x]), [x], decompositions=DECOMPOSITIONS)
+        if merges:
+            run(joint.graph, (MergeJoint(),))
+        parts = partition(joint, fused=loops)
+        saved = [node.meta["val"] for node in parts.forward.graph.output_node().args[0][1:]]
+        counts.append(len([v for v in saved if v.shape == (4, 8) and v.dtype is torch.bfloat16]))
+        inputs = [*joint.attributes, x]
+        forward = parts.forward(*inputs)
+        got = parts.backward(*backward_arguments(parts, inputs, forward))
+        torch.testing.assert_close(got[-1], wanted, rtol=2e-2, atol=2e-2)
+    assert counts == [3, 1], counts
 
 
-def test_what_each_layer_makes_anew_is_kept_once():
-    """A mask that every product of a layer is multiplied by."""
-
-    def layers(x, w, keep):
-        for _ in range(3):
-            x = torch.tanh(x @ w) * torch.cumsum(keep, 0)
-        return x.sum(), torch.cumsum(keep, 0), torch.cumsum(keep, 0)
-
-    inputs = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)
-
-    def sums(graph):
-        return [node for node in graph.nodes if node.target is aten.cumsum.default]
-
-    joint, results = joint_of(layers, *inputs)
-    assert len(sums(joint.graph)) == 5
-    assert share(joint.graph, results) == 2
-    assert len(sums(joint.graph)) == 3 and joint.values[1] is not joint.values[2]
-    parts = partition(joint)
-    kept = parts.forward.graph.output_node().args[0][3:]
-    assert len([node for node in kept if node.target is aten.cumsum.default]) == 1
-    with torch.no_grad():
-        total, first, second = parts.forward(*inputs)[:3]
-    torch.testing.assert_close((total, first), layers(*inputs)[:2])
-    assert first.data_ptr() != second.data_ptr()
-
-
-def test_regions_that_are_computed_again_share_nothing():
-    joint, results = joint_of(lambda x: x.exp().sin() * x.exp().cos(), torch.randn(4, requires_grad=True))
-    for region, node in enumerate([node for node in joint.graph.nodes if node.target is aten.exp.default]):
-        node.meta["recompute"] = region
-    assert share(joint.graph, results) == 0
-    for node in joint.graph.nodes:
-        node.meta.pop("recompute", None)
-    assert share(joint.graph, results) == 1
+def test_calls_of_two_halves_and_what_leaves_stay_apart():
+    b = Build(torch.randn(3))
+    calls = [b(aten.exp.default, b.x[0]) for _ in range(7)]
+    kinds = [{"phase": "forward"}] * 2 + [{"phase": "backward"}] * 2 + [{"phase": "forward", "recompute": 1}] * 2
+    for call, kind in zip(calls, [*kinds, kinds[0]], strict=True):
+        call.meta.update(kind)
+    ends = [b(aten.neg.default, call) for call in calls[:-1]]
+    for end in ends:
+        end.meta["phase"] = "forward"
+    after = b.check([MergeJoint()], [*ends, calls[-1]], "exp exp exp exp " + "neg " * 5 + "neg")
+    assert len({t.data_ptr() for t in after}) == 7
 
 
 def test_copies_and_views_that_do_nothing():
