@@ -28,7 +28,7 @@ from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
 from stator.compiled import Compiled
 from stator.inspect import graph_file, separation
-from stator.loop import tables, text, verify
+from stator.loop import alive, tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule as schedule_program
@@ -245,10 +245,11 @@ def _record(schedule: Schedule, options: Options) -> Device:
 
 
 def _fused_text(schedule: Schedule, options: Options) -> str:
-    """The schedule, and of each kernel why it is as it is and how it runs."""
+    """The schedule, of each kernel why it is as it is and how it runs, and what is in memory where that is most."""
     device, printer = _record(schedule, options), targets.printer(schedule.device)
     told = text.schedule_text(schedule, [printer.reason(kernel, device, options) for kernel in schedule.kernels])
-    return "\n".join([told, *(schedule.apart.lines() if schedule.apart is not None else ())]).rstrip() + "\n"
+    apart = schedule.apart.lines() if schedule.apart is not None else ()
+    return "\n".join([told, *apart, *alive.lines(schedule)]).rstrip() + "\n"
 
 
 def _kept(metadata: Metadata) -> list[Kept]:

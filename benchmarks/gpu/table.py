@@ -23,6 +23,8 @@ _GIVES = {
     "memory": ("peak_mib",),
 }  # fmt: skip
 _FIRST = ("cold", "warm")
+#: What is shown of memory without and with CUDA graphs, whose pools are no tensors (`worker.Session.memory`).
+_MEMORY = {False: ("peak MiB", "peak_mib"), True: ("reserved MiB", "reserved_mib")}
 #: What of eager's holds with CUDA graphs too, which it has not.
 _EAGERS = ("ms", "host", "error", "rms", "peak_mib")
 _SAID = {
@@ -97,11 +99,12 @@ def first(rows: dict[Row, dict[str, Figures]]) -> str:
     """First calls in seconds, and memory: stator's, torch.compile's, and the ratio.
 
     A star is on first calls that were made beside others. What eager's takes, loading what libraries need, is part of
-    the compilers' too.
+    the compilers' too. The rows are all with CUDA graphs, or all without.
     """
+    title, memory = _MEMORY[any(row.graphs for row in rows)]
     kinds: list[tuple[str, str, Callable[[float], str], bool]] = [
         ("cold s", "cold", lambda x: figure(x, 1), True), ("warm s", "warm", lambda x: figure(x, 2), True),
-        ("peak MiB", "peak_mib", lambda x: figure(x, 0), False),
+        (title, memory, lambda x: figure(x, 0), False),
     ]  # fmt: skip
     titles = [cell for name, *_ in kinds for cell in (name, f"{PEER}'s", "ratio")]
     lines = head(["model", f"{EAGER}'s first s", *titles])

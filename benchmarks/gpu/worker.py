@@ -168,7 +168,13 @@ class Session:
         return {"error": sum(worst) / draws, "rms": sum(means) / draws, "of_draws": means}
 
     def memory(self) -> dict[str, float]:
-        """MiB of the device that a step takes at most, weights included: allocated, and reserved for good."""
+        """MiB of the device that a step takes at most, weights included: in tensors, and held by PyTorch's allocator.
+
+        What lives in a CUDA graph alone is in a pool that the allocator holds, but no tensor, so with CUDA graphs
+        `peak_mib` says nothing of a compiler that has its activations there, while `reserved_mib` has all of it. That
+        also has what no tensor takes of the segments that the allocator asks the device for, whoever compiles; those
+        that are free altogether are given back before.
+        """
         if self.spec.device == "cpu":
             return {}
         self._synchronize()

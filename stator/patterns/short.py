@@ -1,8 +1,11 @@
-"""Attention of few keys with a bias, by the kernel of PyTorch's that is faster at it on a GPU.
+"""Attention with a bias by PyTorch's memory-efficient kernel, where what PyTorch takes on a GPU is slower.
 
-For windows of images PyTorch takes cuDNN's kernel on the GPUs that have one, whose tiles such a window does not fill.
-Its memory-efficient one takes 0.43 of the time (2048 windows of 49 with 3 heads, bfloat16, H100; 0.51 with gradients),
-and is called as `scaled_dot_product_attention` would call it: with a bias whose rows begin at multiples of 16 elements.
+**Few keys**, as windows of images have: PyTorch takes cuDNN's kernel on the GPUs that have one, whose tiles such a
+window does not fill. The memory-efficient one takes 0.43 of the time (2048 windows of 49 with 3 heads, bfloat16, H100;
+0.51 with gradients). **A bias whose rows lie apart** (T5's, which is a table's rows turned over): no kernel takes it,
+so PyTorch multiplies and adds scores in float32, and keeps two matrices of them for backward; a copy of the bias is
+small beside that. The kernel is called as `scaled_dot_product_attention` would call it: with a bias whose rows begin at
+multiples of 16 elements.
 Neighbours: `masks.py`, `rewrite.py`; `lowering` leaves the call as it is.
 """
 
@@ -23,13 +26,14 @@ from stator.patterns.normal import tensor
 
 KERNEL = torch.ops.aten._scaled_dot_product_efficient_attention.default
 HALVES = (torch.bfloat16, torch.float16)
-#: Keys and queries, and elements of a head, up to which it was measured; and what a bias's rows are multiples of.
-_KEYS, _WIDTH, _ALIGNMENT = 64, 64, 16
+#: Keys and queries, and elements of a head, up to which it is faster than cuDNN's; elements of a head up to which it
+#: needs one pass over them; and what a bias's rows are multiples of.
+_KEYS, _WIDTH, _WIDEST, _ALIGNMENT = 64, 64, 128, 16
 
 
 def choose(gm: fx.GraphModule) -> fx.GraphModule:
     """The graph with such calls as calls of that kernel; the same object where there are none."""
-    wanted = [node for node in gm.graph.nodes if _is_short(node)]
+    wanted = {node for node in gm.graph.nodes if _is_taken(node)}
     if not wanted or not torch._C._get_mem_efficient_sdp_enabled():
         return gm
     graph, nodes = fx.Graph(), dict[fx.Node, fx.Node]()
@@ -41,7 +45,7 @@ def choose(gm: fx.GraphModule) -> fx.GraphModule:
     return found
 
 
-def _is_short(node: fx.Node) -> bool:
+def _is_taken(node: fx.Node) -> bool:
     if node.target is not F.scaled_dot_product_attention:
         return False
     q, k, v, bias = values = [tensor(argument(node, name)) for name in ("query", "key", "value", "attn_mask")]
@@ -53,12 +57,23 @@ def _is_short(node: fx.Node) -> bool:
     if q.dtype not in HALVES or not bias.is_floating_point() or is_symbolic(sizes) or {q.dim(), bias.dim()} != {4}:
         return False
     result = tensor(node)
-    _, heads, queries, _ = q.shape
-    width = v.shape[3]
-    if result is None or result.stride() != (queries * heads * width, width, heads * width, 1):
-        return False  # the kernel's result lies in no other way
-    fits = max(*q.shape[2:], *k.shape[2:]) <= max(_KEYS, _WIDTH) and v.shape[3] <= _WIDTH and min(sizes) > 0
-    return fits and q.shape[3] <= _WIDTH and q.shape[3] % 8 == v.shape[3] % 8 == 0
+    if result is None or min(sizes) <= 0 or q.shape[3] % 8 or v.shape[3] % 8:
+        return False
+    if _lies_apart(bias) and not torch.are_deterministic_algorithms_enabled():
+        return max(q.shape[3], v.shape[3]) <= _WIDEST and (_heads_inside(result) or result.is_contiguous())
+    few = max(*q.shape[2:], *k.shape[2:]) <= max(_KEYS, _WIDTH) and max(q.shape[3], v.shape[3]) <= _WIDTH
+    return few and _heads_inside(result)
+
+
+def _lies_apart(bias: torch.Tensor) -> bool:
+    """Whether the elements of a row are not side by side."""
+    return bias.shape[3] > 1 and bias.stride(3) != 1
+
+
+def _heads_inside(result: torch.Tensor) -> bool:
+    """Whether the heads of a row are side by side, as the kernel's result lies and in no other way."""
+    _, heads, queries, width = result.shape
+    return result.stride() == (queries * heads * width, width, heads * width, 1)
 
 
 def _called(graph: fx.Graph, node: fx.Node, nodes: dict[fx.Node, fx.Node]) -> fx.Node:
@@ -78,6 +93,8 @@ def _called(graph: fx.Graph, node: fx.Node, nodes: dict[fx.Node, fx.Node]) -> fx
         mask = call("call_method", "to", mask, q.dtype)
     if bias.shape[3] != length:  # one bias for all keys
         mask = call("call_method", "expand", mask, -1, -1, -1, length)
+    if _lies_apart(bias):
+        mask = call("call_method", "contiguous", mask)
     if length % _ALIGNMENT:
         mask = call("call_function", F.pad, mask, (0, -length % _ALIGNMENT))
         mask = call("call_function", operator.getitem, mask, (Ellipsis, slice(0, length)))
@@ -87,5 +104,8 @@ def _called(graph: fx.Graph, node: fx.Node, nodes: dict[fx.Node, fx.Node]) -> fx
     scale = node.kwargs.get("scale")
     made = call("call_function", KERNEL, query, key, value, mask, trains, dropout, False, scale=scale)
     result = call("call_function", operator.getitem, made, 0)
+    shown = tensor(node)
+    if shown is not None and not _heads_inside(shown):
+        result = call("call_method", "contiguous", result)
     result.meta.update(node.meta)
     return result

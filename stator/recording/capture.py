@@ -74,6 +74,8 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     raises, or the device.
     """
     check_sharing(request, inputs)
+    # What a recording keeps would lie in pieces of memory that earlier calls have left, which then are kept whole.
+    lane.recorder.release(lane.number)
     given = [_static(value) if i in request.copied else value for i, value in enumerate(inputs)]
     memory = _memory(request, lane)
     pool = lane.pool if request.shared else None

@@ -127,6 +127,9 @@ class Recorder(Protocol):
     def new_pool(self, number: int) -> Any:
         """Memory of a device that captures have in common."""
 
+    def release(self, number: int) -> None:
+        """Gives back what the allocator of a device keeps that nobody has."""
+
     def capture(
         self,
         side: Any,

@@ -91,6 +91,7 @@ class Recorder:
     launches: int = 0
     copies: int = 0
     captures: int = 0
+    released: int = 0
     fails: Exception | None = None
     awaited: list[object] = field(default_factory=list)
     recording: bool = False  # while a call is being captured
@@ -166,6 +167,9 @@ class Recorder:
 
     def wait_for(self, stream: object) -> None:
         self.awaited.append(stream)
+
+    def release(self, number: int) -> None:
+        self.released += 1
 
     def new_pool(self, number: int) -> object:
         return object()

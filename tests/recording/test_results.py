@@ -27,6 +27,23 @@ def test_nothing_is_recorded_again_where_nothing_is_kept(machine: Machine, recor
     assert recordings() == 1
 
 
+def test_results_take_nothing_of_what_earlier_calls_have_left(machine: Machine) -> None:
+    """Small results in pieces of large memory would keep all of it."""
+    compiled = machine.compile(lambda x: tuple([x * i for i in range(24)]))
+    x = machine.randn(1 << 19)
+    left = [machine.randn(5 << 20) for _ in range(24)]
+    close(compiled(x)[3], x * 3)
+    del left
+    for _ in range(3):
+        close(compiled(x)[3], x * 3)
+    if machine.fake is not None:
+        assert machine.fake.released == machine.fake.captures == 1
+    else:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        assert torch.cuda.memory_reserved() - torch.cuda.memory_allocated() < 100 << 20
+
+
 def test_the_last_result_is_kept(machine: Machine, recordings: Count) -> None:
     compiled = machine.compile(lambda x: (x * 2).sin())
     y = None

@@ -143,6 +143,14 @@ def new_pool(number: int) -> torch.cuda.MemPool:
         return torch.cuda.MemPool()
 
 
+def release(number: int) -> None:
+    """Gives back what PyTorch's allocator keeps for later calls."""
+    import torch
+
+    with torch.cuda.device(number):
+        torch.cuda.empty_cache()
+
+
 class Graph:
     """What was captured: the graph, of which steps are known, and what is launched of it."""
 
