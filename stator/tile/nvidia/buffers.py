@@ -61,18 +61,27 @@ class Places:
             self.taken |= offset
 
     def at(self, offset: int) -> str:
-        """The byte of an offset, in elements, that the thread's own is added to by exclusive or."""
-        w, m, (interval, pad) = self.w, self.w.m, self.shared.padding
+        """A pointer to an offset, in elements, that the thread's own is added to by exclusive or."""
+        byte, rest = self._byte(offset)
+        found = self.w.code.value(f"getelementptr i8, ptr addrspace(3) {SHARED}, i32 {byte}")
+        return self.w.code.value(f"getelementptr i8, ptr addrspace(3) {found}, i32 {rest}") if rest else found
+
+    def address(self, offset: int) -> str:
+        """The same as a number of 32 bits, as instructions take it."""
+        byte, rest = self._byte(offset)
+        found = self.w.m.op("add", "i32", self.w.shared_address(), byte)
+        return self.w.m.op("add", "i32", found, str(rest)) if rest else found
+
+    def _byte(self, offset: int) -> tuple[str, int]:
+        """A byte of the room, and how many bytes behind it."""
+        m, (interval, pad) = self.w.m, self.shared.padding
         plain = not offset & self.taken and not interval
         place = self.own if plain else m.op("xor", "i32", self.own, str(offset))
         if interval:
             gaps = m.op("udiv", "i32", place, str(interval))
             place = m.op("add", "i32", place, m.op("mul", "i32", gaps, str(pad)))
         byte = m.op("add", "i32", self.base, m.op("mul", "i32", place, str(self.size)))
-        found = w.code.value(f"getelementptr i8, ptr addrspace(3) {SHARED}, i32 {byte}")
-        if not plain or not offset:
-            return found
-        return w.code.value(f"getelementptr i8, ptr addrspace(3) {found}, i32 {offset * self.size}")
+        return byte, offset * self.size if plain else 0
 
 
 @operation("convert_layout")
@@ -152,8 +161,7 @@ def _matrices(w: Writer, source: Value, plan: Matrices, layout: Layout) -> Regis
         names = ", ".join([f"${i}" for i in range(count)])
         way = ".trans" if plan.transposed else ""
         text = f"ldmatrix.sync.aligned.m8n8.x{count}{way}.shared.b16 {{{names}}}, [${count}];"
-        address = w.code.value(f"ptrtoint ptr addrspace(3) {places.at(offset)} to i32")
-        loaded = w.assembly(text, ["=r"] * count + ["r"], ["i32"] * count, [("i32", address)])
+        loaded = w.assembly(text, ["=r"] * count + ["r"], ["i32"] * count, [("i32", places.address(offset))])
         for word, (first, _) in zip(loaded, words, strict=True):
             found[first // 2] = word
     return found
@@ -177,24 +185,24 @@ def async_copy(w: Writer, o: Operation) -> Results:
     for vector in plan.vectors:
         for first in range(0, plan.width, width):
             part = [registers[0] for registers in vector.registers[first : first + width]]
-            at, guard = places.at(vector.offset + first), mask[part[0]] if mask else "true"
+            guard = mask[part[0]] if mask else "true"
             if width * dtype.itemsize not in _COPIES or part != list(range(part[0], part[0] + width)):
                 for place, each in enumerate(part):
                     rest = [other[each]] if other else None
                     (value,) = global_load(w, dtype, pointers[each], mask[each] if mask else "true", rest)
                     w.put(dtype, [value], places.at(vector.offset + first + place))
                 continue
-            _copy(w, at, pointers[part[0]], width * dtype.itemsize, guard, o)
+            address = places.address(vector.offset + first)
+            _copy(w, address, pointers[part[0]], width * dtype.itemsize, guard, o)
             if other is not None and guard != "true":
                 with w.code.when(w.m.op("xor", "i1", guard, "true")):
-                    w.put(dtype, [other[each] for each in part], at)
+                    w.put(dtype, [other[each] for each in part], places.at(vector.offset + first))
     return []
 
 
-def _copy(w: Writer, at: str, pointer: str, nbytes: int, mask: str, o: Operation) -> None:
+def _copy(w: Writer, address: str, pointer: str, nbytes: int, mask: str, o: Operation) -> None:
     """Zeros where the mask does not hold."""
     cache = "cg" if nbytes == 16 and o.attrs["cache"] != ".ca" else "ca"
-    address = w.code.value(f"ptrtoint ptr addrspace(3) {at} to i32")
     given = [("i32", address), ("i64", pointer)]
     if mask == "true":
         w.assembly(f"cp.async.{cache}.shared.global [$0], [$1], {nbytes};", ["r", "l"], [], given)

@@ -62,6 +62,7 @@ class Threads:
         self.code.entry.append("  %tid = call range(i32 0, 1024) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
         self.code.declared["tid"] = "declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()"
         self._elements: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._shared = ""
 
     # ---- numbers of a thread
 
@@ -104,6 +105,13 @@ class Threads:
             value = m.op("lshr", "i32", value, str(bit))
         value = m.op("and", "i32", value, str((1 << length) - 1))
         return value if basis == 1 else m.op("mul nuw nsw", "i32", value, str(basis))
+
+    def shared_address(self) -> str:
+        """Where shared memory begins, as i32."""
+        if not self._shared:
+            self._shared = "%shared"
+            self.code.entry.append(f"  {self._shared} = ptrtoint ptr addrspace(3) {SHARED} to i32")
+        return self._shared
 
     def is_first(self, bits: int) -> str:
         """Whether none of some bits of the thread's number is set."""
