@@ -23,8 +23,8 @@ from stator.tile.nvidia import libdevice
 from stator.tile.nvidia.kernel import TRIPLE
 
 _SPEED = 3
-#: The version of PTX that is asked for: what sm_80 and sm_90 have, and drivers since CUDA 12.0 read.
-PTX_VERSION = 80
+#: The version of PTX that is asked for: drivers since CUDA 12.0 read it, of sm_90, which adds vectors, since 12.1.
+PTX_VERSIONS = {80: 80, 86: 80, 89: 80, 90: 81}
 
 
 class AssemblerFailed(Exception):
@@ -39,7 +39,9 @@ def _target() -> Any:
 
 
 def _machine(architecture: int) -> Any:
-    return _target().create_target_machine(cpu=f"sm_{architecture}", features=f"+ptx{PTX_VERSION}", opt=_SPEED)
+    return _target().create_target_machine(
+        cpu=f"sm_{architecture}", features=f"+ptx{PTX_VERSIONS[architecture]}", opt=_SPEED
+    )
 
 
 def optimized(text: str, architecture: int) -> Any:
