@@ -13,7 +13,7 @@ from functools import partial
 
 from stator.tile.cpu.casts import memory, pack, register, unpack
 from stator.tile.ir.core import Operation, Value
-from stator.tile.ir.types import BF16, DType, Element, Pointer
+from stator.tile.ir.types import BF16, F32, DType, Element, Pointer
 from stator.tile.nvidia.exchange import through_memory
 from stator.tile.nvidia.writer import Registers, Results, Writer, operation
 
@@ -186,9 +186,43 @@ def _from_atomic(w: Writer, element: Element, type_: str, value: str) -> str:
     return unpack(w.m, element, w.m.bits("bfloat", "i16", value) if type_ == "bfloat" else value)
 
 
+#: The first architecture that adds several neighbours by one instruction, and how many at most.
+VECTORS_SINCE, _NEIGHBOURS = 90, 4
+
+
+def _sums_together(w: Writer, o: Operation) -> int:
+    """How many neighbours a sum that nobody reads the old value of is for: f32, of one mask, at a multiple of them."""
+    plain = o.attrs["kind"] == "add" and o.attrs["sem"] == "relaxed" and o.attrs["scope"] == "gpu"
+    if not plain or pointee(o.operands[0]) != F32 or w.is_used(o.result) or w.architecture < VECTORS_SINCE:
+        return 1
+    return w.side_by_side(o.operands[0], F32.itemsize, o.operands[2:], _NEIGHBOURS)
+
+
+def _sum_vectors(w: Writer, o: Operation, count: int) -> Results:
+    pointers, places, values = w.get(o.operands[0]), w.places(o.operands[0]), w.get(o.operands[1])
+    mask = w.get(o.operands[2]) if len(o.operands) > 2 else None
+    w.before_access(o)
+    alone = w.is_first(places.alone)
+    names = ", ".join([f"${place + 1}" for place in range(count)])
+    text = f"red.relaxed.gpu.global.add.v{count}.f32 [$0], {{{names}}};"
+    for first in places.first:
+        if first % count:
+            continue
+        guard = w.both(alone, mask[first] if mask else "true")
+        given = [("i64", pointers[first]), *[("float", value) for value in values[first : first + count]]]
+        constraints = ["l"] + ["f"] * count
+        if guard == "true":
+            w.assembly(text, constraints, [], given)
+        else:
+            w.assembly(f"@${count + 1} {text}", [*constraints, "b"], [], [*given, ("i1", guard)])
+    return [["poison"] * places.count]
+
+
 @operation("atomic_rmw")
 def atomic_rmw(w: Writer, o: Operation) -> Results:
     element = pointee(o.operands[0])
+    if (count := _sums_together(w, o)) > 1:
+        return _sum_vectors(w, o, count)
     name = _rmw_name(o.attrs["kind"], element)
     type_ = _atomic_type(element, name)
     order, scope = _ORDERS[o.attrs["sem"]], _SCOPES[o.attrs["scope"]]

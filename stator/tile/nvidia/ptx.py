@@ -25,8 +25,8 @@ from stator.tile.nvidia.kernel import TRIPLE
 #: How much LLVM does. Its passes have little to find in threads' code, which is straight but for a kernel's own loops:
 #: more of them take longer for the same text, and longer loops of products. Its code generator does what it can.
 _PASSES, _CODE = 1, 3
-#: The version of PTX that is asked for: what sm_80 and sm_90 have, and drivers since CUDA 12.0 read.
-PTX_VERSION = 80
+#: The version of PTX that is asked for: drivers since CUDA 12.0 read it, of sm_90, which adds vectors, since 12.1.
+PTX_VERSIONS = {80: 80, 86: 80, 89: 80, 90: 81}
 
 
 class AssemblerFailed(Exception):
@@ -41,7 +41,8 @@ def _target() -> Any:
 
 
 def _machine(architecture: int) -> Any:
-    return _target().create_target_machine(cpu=f"sm_{architecture}", features=f"+ptx{PTX_VERSION}", opt=_CODE)
+    features = f"+ptx{PTX_VERSIONS[architecture]}"
+    return _target().create_target_machine(cpu=f"sm_{architecture}", features=features, opt=_CODE)
 
 
 def optimized(text: str, architecture: int) -> Any:

@@ -130,6 +130,25 @@ class Writer(Threads):
             first, part = found.setdefault(element & ~mask, (number, element & mask))
             yield first, ((element & mask) - part) // stride
 
+    def side_by_side(self, pointer: Value, size: int, masks: Sequence[Value], most: int) -> int:
+        """How many registers in a row lie in a row in memory, at a multiple of their bytes and under one mask."""
+        places, axes = self.places(pointer), self._axes[pointer]
+        known = [self._axes[mask].constancy for mask in masks]
+        for axis, stride in enumerate(strides(places.shape)):
+            count = 1
+            while count < most:
+                bit = count.bit_length() - 1
+                if bit >= len(places.registers) or places.registers[bit] != stride << bit:
+                    break
+                wide = 2 * count
+                runs = axes.contiguity[axis] >= wide and axes.divisibility[axis] >= wide * size
+                if not runs or any(constancy[axis] < wide for constancy in known):
+                    break
+                count = wide
+            if count > 1:
+                return count
+        return 1
+
     def is_used(self, value: Value) -> bool:
         return self._uses[value] > 0
 

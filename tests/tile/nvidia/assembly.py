@@ -61,6 +61,8 @@ class Assembly:
                 address, *values = numbers
                 data = np.concatenate([_bytes(registers[number])[:, :size] for number in values], axis=1)
                 m.store(registers[address], data, mask)
+            case "red":
+                self._add(registers[numbers[0]], [registers[number] for number in numbers[1:]], mask)
             case "cp":
                 self._copy(text, numbers, registers, mask)
             case "ldmatrix":
@@ -73,6 +75,16 @@ class Assembly:
                     registers[result] = SIMPLE[name](*[registers[number] for number in given])
             case _:
                 raise NotImplementedError(f"instruction {text}")
+
+    def _add(self, address: Array, values: list[Array], mask: Array) -> None:
+        """Neighbours in f32, by one thread after the other."""
+        m, width = self.machine, 4 * len(values)
+        for thread in np.nonzero(mask)[0]:
+            one = np.zeros_like(mask)
+            one[thread] = True
+            assert not address[thread] % width, "neighbours that are added at once lie at a multiple of their bytes"
+            old = m.load(address, width, one).view(np.float32)
+            m.store(address, (old + np.stack(values, 1)).astype(np.float32).view(np.uint8), one)
 
     def _copy(self, text: str, numbers: list[int], registers: dict[int, Any], mask: Array) -> None:
         """What is copied arrives when it is waited for, and not before."""

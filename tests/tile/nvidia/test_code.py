@@ -157,3 +157,43 @@ def test_what_bfloats_have_is_not_rounded(lines: str, rounds: int, computes: boo
     run(module, "main", numbers, memory)
     ours, theirs = (torch.from_numpy(array).view(torch.bfloat16) for array in (found, wanted))
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+SCATTERED = """
+def main(p: ptr[f32](divisibility=16), rows: ptr[i32], out: ptr[f32](divisibility=16), n: i32{hint}):
+    i: i32[256] = arange(start=0, end=256)
+    c: i32[256] = constant(value=32, type=i32[256])
+    row: i32[256] = idiv(i, c)
+    column: i32[256] = rem(i, c)
+    q: ptr[i32][256] = splat(rows, shape=(256,))
+    r: ptr[i32][256] = addptr(q, row)
+    at: i32[256] = load(r)
+    begin: i32[256] = mul(at, c)
+    place: i32[256] = add(begin, column)
+    s: ptr[f32][256] = splat(p, shape=(256,))
+    t: ptr[f32][256] = addptr(s, i)
+    x: f32[256] = load(t)
+    o: ptr[f32][256] = splat(out, shape=(256,))
+    u: ptr[f32][256] = addptr(o, place)
+    m: i32[256] = splat(n, shape=(256,))
+    inside: i1[256] = lt(i, m)
+    old: f32[256] = atomic_rmw(u, x, inside, kind='add', sem='relaxed')
+    return_()
+"""
+
+
+@pytest.mark.parametrize(
+    ("architecture", "hint", "vector"), [(90, "(divisibility=16)", 4), (90, "", 1), (80, "(divisibility=16)", 1)]
+)
+def test_neighbours_are_added_at_once(architecture: int, hint: str, vector: int) -> None:
+    module = parse(SCATTERED.format(hint=hint))
+    module.functions["main"].attrs["num_warps"] = 1
+    text = text_of(module, "main", architecture)
+    assert (f"red.relaxed.gpu.global.add.v{vector}.f32" in text.llvm) == (vector > 1)
+    x = np.arange(256, dtype=np.float32)
+    rows, out = np.array([0, 3, 3, 1, 0, 2, 1, 3], np.int32), np.zeros((4, 32), np.float32)
+    places = [array.__array_interface__["data"][0] for array in (x, rows, out)]
+    Machine(text, [x, rows, out]).run([*places, 240])
+    wanted = np.zeros((4, 32), np.float32)
+    np.add.at(wanted, rows, np.where(np.arange(256) < 240, x, 0).reshape(8, 32))
+    np.testing.assert_array_equal(out, wanted)
