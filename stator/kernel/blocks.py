@@ -30,6 +30,8 @@ from stator.sizes import Extent, hint
 
 #: A padded tile may have so many times the points of the axis that it covers.
 PADDING = 1.25
+#: Sums from which on a thread has fewer points, for its registers hold one of each for all of them.
+_MANY_SUMS = 5
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
@@ -238,7 +240,8 @@ def _columns(kernel: Kernel, device: Device) -> BlockPlan:
     points: tuple[Points, ...] = (Points("x", kernel.axes, x),)
     if any(map(loops, rest)) and -(-width // x) * x <= PADDING * width:
         points = (Points("z", tuple(rest), 1), Points("x", (along,), x))
-    each = device.thread_points // 2 if few else device.thread_points
+    sums = sum([node.op == "reduce" for node in kernel.nodes])
+    each = device.thread_points // 2 if few or sums >= _MANY_SUMS else device.thread_points
     return _reducing(kernel, points, r, _threads(x * r, each, device), device)
 
 

@@ -83,7 +83,8 @@ def _intern(op: str, args: tuple[Expr, ...], dtype: str, attr: Any = None) -> Ex
     self = object.__new__(Expr)
     self.op, self.args, self.dtype, self.attr = op, args, dtype, attr
     axes = NO_AXES
-    children = args
+    # What has been summed up comes before what is added to it, which is not kept meanwhile.
+    children = (args[2], *args[:2]) if op == "fma" else args
     if args:
         axes = args[0].axes
         for arg in args:

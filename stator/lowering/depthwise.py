@@ -50,36 +50,41 @@ def image_gradient(context: Context, out: Spec, gradient: LazyTensor, weight: La
 def weight_gradient(context: Context, out: Spec, gradient: LazyTensor, x: LazyTensor, window: Window) -> LazyTensor:
     """Sums over all pixels in float32, rounded once.
 
-    A nest has a column of the window: one kernel computes them all, reads a gradient once for a row of the window, and
-    finds most pixels in the cache that the column before has read. A nest of all places would read it for each.
+    A nest has a column of the window, or a row if these are fewer: one kernel computes them all, reads a gradient once
+    for a line across them, and finds most pixels in the cache that the nest before has read. One nest of all places
+    would read it for each.
     """
-    sums = [_column(context, out, gradient, x, window, j) for j in range(hint(window.size[1]))]
+    d = int(hint(window.size[1]) <= hint(window.size[0]))
+    lines = [_line(context, out, gradient, x, window, d, tap) for tap in range(hint(window.size[d]))]
 
     def body(at: Indices) -> Expr:
-        channel, _, row, column = at
-        first, *rest = [each.load((row, channel)) for each in sums]
-        for j, value in enumerate(rest, 1):
-            first = e.masked(e.op("eq", e.index(column), e.index(Index.of(j))), value, first)
-        return e.cast(first, out.dtype)
+        channel, across = at[0], at[3 - d]
+        value, *rest = [line.load((across, channel)) for line in lines]
+        for tap, other in enumerate(rest, 1):
+            value = e.masked(e.op("eq", e.index(at[2 + d]), e.index(Index.of(tap))), other, value)
+        return e.cast(value, out.dtype)
 
-    value = pointwise(out.size, out.dtype, body, len(sums))
-    value.stride = out.stride
-    return value
+    made = pointwise(out.size, out.dtype, body, len(lines))
+    made.stride = out.stride
+    return made
 
 
-def _column(context: Context, out: Spec, gradient: LazyTensor, x: LazyTensor, window: Window, j: int) -> LazyTensor:
-    """The sums of a column of the window: [rows of it, channels]."""
-    channels, rows, wide, (batch, _, height, width) = out.size[0], out.size[2], compute_dtype(out.dtype), gradient.size
+def _line(
+    context: Context, out: Spec, gradient: LazyTensor, x: LazyTensor, window: Window, d: int, tap: int
+) -> LazyTensor:
+    """The sums at a tap of a dim: [taps of the other dim, channels]."""
+    channels, wide, (batch, _, height, width) = out.size[0], compute_dtype(out.dtype), gradient.size
 
     def product(at: Indices) -> Expr:
-        tap, channel, image, row, column = at
-        down, above = _position(window, 0, row, tap, x.size[2])
-        across, beside = _position(window, 1, column, j, x.size[3])
-        pixel = _where(above + beside, e.cast(x.load((image, channel, down, across)), wide), e.const(0.0, wide))
-        factor = e.cast(gradient.load((image, channel, row, column)), wide)
-        return e.reduce("sum", e.op("mul", factor, pixel))
+        across, channel, image, *place = at
+        (down, above), (beside, inside) = (
+            _position(window, k, place[k], tap if k == d else across, x.size[2 + k]) for k in range(2)
+        )
+        pixel = e.cast(x.load((image, channel, down, beside)), wide)
+        factor = e.cast(gradient.load((image, channel, *place)), wide)
+        return e.reduce("sum", e.op("mul", factor, _where(above + inside, pixel, e.const(0.0, wide))))
 
-    return context.reduce((rows, channels, batch, height, width), [2, 3, 4], wide, product, False)
+    return context.reduce((out.size[3 - d], channels, batch, height, width), [2, 3, 4], wide, product, False)
 
 
 def _summed(

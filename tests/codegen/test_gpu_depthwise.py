@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import stator
 from stator.base import log
+from stator.kernel.blocks import choose
 from stator.loop.kernel import Launch, Schedule
 from stator.targets import typical
 from tests.codegen import hopper, tiled
@@ -29,6 +30,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     "3": ((2, 16, 7, 6), {"size": (3, 3), "padding": (1, 1)}),
     "5": ((1, 8, 9, 8), {"size": (5, 5), "padding": (2, 2)}),
     "strides": ((2, 24, 9, 8), {"size": (3, 3), "padding": (1, 1), "stride": (2, 3)}),
+    "a column": ((1, 8, 9, 5), {"size": (9, 1), "padding": (4, 0)}),
     "no border": ((1, 8, 8, 7), {"size": (2, 3), "stride": (2, 1)}),
     "dilated": ((1, 8, 9, 10), {"size": (3, 2), "padding": (2, 3), "dilation": (2, 3), "stride": (2, 2)}),
     "wide border": ((2, 12, 5, 4), {"size": (2, 2), "padding": (3, 3)}),
@@ -122,15 +124,18 @@ def test_which_are_a_librarys() -> None:
         assert len(libraries(made)) == 1
 
 
-def test_a_gradient_is_read_once_for_a_row_of_the_window() -> None:
-    """The columns of a weight's gradient are one kernel."""
-    x, weight = innermost(torch.randn(4, 64, 28, 28).bfloat16()), torch.randn(64, 1, 5, 5).bfloat16()
-    rest = (None, [1, 1], [2, 2], [1, 1], False, [0, 0], 64)
+@pytest.mark.parametrize("size", [(5, 5), (3, 9), (9, 3)], ids=str)
+def test_a_gradient_is_read_once_for_a_line_of_the_window(size: tuple[int, int]) -> None:
+    """The lines of a weight's gradient are one kernel, with few sums at a time."""
+    x, weight = innermost(torch.zeros(32, 64, 56, 56).bfloat16()), torch.randn(64, 1, *size).bfloat16()
+    rest = (None, [1, 1], [size[0] // 2, size[1] // 2], [1, 1], False, [0, 0], 64)
     made, _ = tiled.scheduled(
         lambda g, x, w: aten.convolution_backward(g, x, w, *rest, [False, True, False])[1], x, x, weight
     )
     sums, *_ = [kernel for kernel in made.kernels if kernel.reduce_axes]
-    assert len(sums.stores) == 5
+    plan = choose(sums, GPU)
+    assert len(sums.stores) == min(size)
+    assert plan.r * plan.outer[-1].count // plan.threads == (8 if min(size) == 5 else 16)
 
 
 def test_machine_code() -> None:
@@ -147,8 +152,8 @@ def test_a_training_step() -> None:
         nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.Hardswish(),
         nn.Conv2d(32, 32, 5, padding=2, groups=32, bias=False), nn.BatchNorm2d(32), nn.Hardswish(),
         nn.Conv2d(32, 32, 3, stride=2, padding=1, groups=32), nn.Hardswish(),
-    ).cuda()  # fmt: skip
-    x = torch.randn(8, 3, 64, 64, device="cuda")
+    ).cuda().to(memory_format=torch.channels_last)  # fmt: skip
+    x = innermost(torch.randn(8, 3, 64, 64, device="cuda"))
 
     def step(function: Any, dtype: torch.dtype) -> list[Tensor]:
         with torch.autocast("cuda", dtype, enabled=dtype is not torch.float64):

@@ -192,6 +192,15 @@ def test_levels_axes_and_order() -> None:
     assert all(order.index(arg) < order.index(node) for node in order for arg in node.args)
 
 
+def test_what_has_been_summed_up_comes_before_what_is_added() -> None:
+    """So that a long sum of products keeps one of its loads at a time."""
+    total = const(0.0, "f32")
+    for i in range(4):
+        total = op("fma", load("a", Index.of(i), "f32"), load("b", Index.of(i), "f32"), total)
+    found = [node.op if node.op == "fma" else node.attr[0] for node in postorder([total]) if node.op != "const"]
+    assert found == ["a", "b", "fma"] * 4
+
+
 def test_rewriting_reaches_indirect_indices() -> None:
     value = load("x", to_index(n, 8), "f32")
     moved = Rewriter({a: Index.of(b)}, lambda name, position, dtype: load(name.upper(), position, dtype))(value)

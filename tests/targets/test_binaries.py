@@ -251,8 +251,11 @@ def test_products_start_first(hopper: None, monkeypatch: pytest.MonkeyPatch, tmp
     begun: list[str] = []
     monkeypatch.setattr(binaries, "compiler", lambda *_: "triton 3")
     monkeypatch.setattr(toolchain, "begin", lambda source, *given: begun.append(source.name))
-    toolchain.building(Options(cache_dir=str(tmp_path))).begin([made], "cuda:0", {})
+    (filed,) = toolchain.building(options := Options(cache_dir=str(tmp_path))).begin([made], "cuda:0", {})
     assert begun == ["product", "second", "first"]
+    monkeypatch.setattr(toolchain.driver, "launching", lambda: (1, 2, 3, 4))
+    toolchain.load([filed], "cuda:0", options)  # what the store has lost since is not compiled one by one
+    assert begun == ["product", "second", "first"] * 2
 
 
 def test_a_binary_is_loaded_once_for_a_device(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:

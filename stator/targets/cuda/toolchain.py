@@ -13,10 +13,12 @@ Neighbours: `codegen/triton` writes the text, `binaries.py` has it compiled,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stator.base.errors import CompilerMissing
 from stator.base.options import Options
 from stator.base.store import Store
 from stator.runtime.artifact import Unit
@@ -56,10 +58,7 @@ class Compiling:
         for unit in units:
             sources = _sources(unit, number(device), self._compiler)
             keys = [source.key() for source in sources]
-            pairs = sorted(zip(sources, keys, strict=True), key=lambda pair: _work(pair[0]), reverse=True)
-            for source, key in pairs:  # what takes long starts first, so that nothing waits for it alone
-                first = ROUND if source.launch.get("round") else 0
-                begin(source, key, self._store, first, remarks.get(source.name, ""))
+            _begin(sources, keys, self._store, remarks)
             found.append(replace(unit, library=" ".join(keys)))
         return tuple(found)
 
@@ -81,6 +80,13 @@ def load(units: Sequence[Unit], device: str, options: Options) -> dict[str, Kern
     return {name: kernel for unit in units for name, kernel in _kernels(unit, number(device), store, options)}
 
 
+def _begin(sources: Sequence[Source], keys: Sequence[str], store: Store, remarks: Mapping[str, str]) -> None:
+    """Have kernels compiled that are not in the store; what takes long first, so that nothing waits for it alone."""
+    for source, key in sorted(zip(sources, keys, strict=True), key=lambda pair: _work(pair[0]), reverse=True):
+        first = ROUND if source.launch.get("round") else 0
+        begin(source, key, store, first, remarks.get(source.name, ""))
+
+
 def _work(source: Source) -> tuple[bool, int]:
     """By which kernels are put in the order of how long they compile: products, whose tiles are large, take longest."""
     return PRODUCT in source.text, len(source.text)
@@ -91,6 +97,8 @@ def _kernels(unit: Unit, device: int, store: Store, options: Options) -> Iterato
 
     sources = _sources(unit, device, options.triton)
     keys = unit.library.split() or [source.key() for source in sources]
+    with suppress(CompilerMissing):  # whoever launches what is not there is told
+        _begin(sources, keys, store, {})  # the store may have lost some, which are not to be compiled one by one
     for source, key in zip(sources, keys, strict=True):
         launch = source.launch
         geometry = launch["aligned"], len(launch["sizes"]), launch["grid"], launch["limits"], launch.get("rounds", ())
