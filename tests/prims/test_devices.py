@@ -100,7 +100,7 @@ def test_a_gradient_at_a_nan_is_the_devices(fn: Callable[[Tensor], Tensor]) -> N
 def test_a_device_multiplies_a_product_by_the_factor(operator: Any) -> None:
     """And joins that with the sum, where the host multiplies the first of the factors."""
     for device, last in (("cuda:1", True), ("cpu", False)):
-        graph = traced(lambda x: operator(x, aten.narrow(x, 0, 0, 1), x, value=0.7), device)
+        graph = traced(lambda x: operator(x, aten.narrow(x, 0, 0, 1), torch.tensor(1.5), value=0.7), device)
         add = graph.find_nodes(op="call_function", target=aten.add.Tensor)
         assert bool(add and add[0].kwargs.get("alpha") == 0.7) is last
 
@@ -119,7 +119,7 @@ def test_a_power_by_which_ldexp_multiplies_is_on_the_device(exponent: Tensor) ->
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_sums_of_products_on_a_gpu_are_eagers_bits(operator: Callable[..., Tensor], dtype: torch.dtype) -> None:
     x, a, b = (torch.randn(5000, device="cuda").to(dtype) for _ in range(3))
-    for given in ((x, a, b), (x, a, b[0]), (x, a, b[0].double()), (x.double(), a, b)):
+    for given in ((x, a, b), (x, a, b[0]), (x, a, b[0].double()), (x.double(), a, b), (x, a, b[0].cpu())):
         for value in (0.7, 1, True, -3):
             compiled = stator.compile(
                 lambda *given, value=value: operator(*given, value=value), options={"strict": True}

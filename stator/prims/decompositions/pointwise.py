@@ -143,10 +143,10 @@ def square(x: Tensor) -> Tensor:
 @decompose("addcmul", also_complex=True)
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    if _scales_last(value, x, a, b):
-        return p.add(x, p.mul(*_together(x, a, b)), alpha=+value)
+    if _scales_last(x, value):
+        return p.add(x, p.mul(a, b), alpha=+value)
     scaled = _scaled(a, value)
-    if not promote([x, a, b]).is_floating_point:
+    if x.device.type != HOST or not promote([x, a, b]).is_floating_point:
         return sum_of(x, p.mul(scaled, b))
     return FMA(scaled, b, x)
 
@@ -154,21 +154,14 @@ def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
 @decompose("addcdiv", also_complex=True)
 @rounds_once
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
-    if _scales_last(value, x, a, b):
-        return p.add(x, p.div(*_together(x, a, b)), alpha=+value)
+    if _scales_last(x, value):
+        return p.add(x, p.div(a, b), alpha=+value)
     return sum_of(x, p.div(_scaled(a, value), b))
 
 
-def _scales_last(factor: Number, *operands: Tensor) -> bool:
+def _scales_last(x: Tensor, factor: Number) -> bool:
     """Whether eager's kernel multiplies the product or quotient, not its first operand, and joins that with the sum."""
-    floats = all(is_float(operand.dtype) and operand.device.type != HOST for operand in operands)
-    return floats and not isinstance(factor, torch.SymFloat)
-
-
-def _together(x: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """The last two in the dtype that all three meet in."""
-    common = promote([x, a, b])
-    return cast(a, common), cast(b, common)
+    return is_float(x.dtype) and x.device.type != HOST and not isinstance(factor, torch.SymFloat)
 
 
 def _scaled(x: Tensor, factor: Number) -> Tensor:
