@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -93,6 +94,37 @@ def test_a_gradient_at_a_nan_is_the_devices(fn: Callable[[Tensor], Tensor]) -> N
         aten.lt.Scalar,
     }
     assert compared and not compared & {aten.gt.Scalar, aten.lt.Scalar}
+
+
+@pytest.mark.parametrize("operator", [aten.addcmul.default, aten.addcdiv.default])
+def test_a_device_multiplies_a_product_by_the_factor(operator: Any) -> None:
+    """And joins that with the sum, where the host multiplies the first of the factors."""
+    for device, last in (("cuda:1", True), ("cpu", False)):
+        graph = traced(lambda x: operator(x, aten.narrow(x, 0, 0, 1), torch.tensor(1.5), value=0.7), device)
+        add = graph.find_nodes(op="call_function", target=aten.add.Tensor)
+        assert bool(add and add[0].kwargs.get("alpha") == 0.7) is last
+
+
+@pytest.mark.parametrize("exponent", [torch.tensor(1.5), torch.tensor(1.5, dtype=torch.float64)], ids=str)
+def test_a_power_by_which_ldexp_multiplies_is_on_the_device(exponent: Tensor) -> None:
+    """Beside half types it is rounded there, which a number of the host is not."""
+    graph = traced(lambda x: aten.ldexp(x, exponent))
+    for node in graph.find_nodes(op="call_function", target=aten.mul.Tensor):
+        assert {given.meta["val"].device for given in node.all_input_nodes} == {torch.device("cuda:1")}
+    assert graph.find_nodes(op="call_function", target=aten.mul.Tensor)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("operator", [torch.addcmul, torch.addcdiv])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_sums_of_products_on_a_gpu_are_eagers_bits(operator: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    x, a, b = (torch.randn(5000, device="cuda").to(dtype) for _ in range(3))
+    for given in ((x, a, b), (x, a, b[0]), (x, a, b[0].double()), (x.double(), a, b), (x, a, b[0].cpu())):
+        for value in (0.7, 1, True, -3):
+            compiled = stator.compile(
+                lambda *given, value=value: operator(*given, value=value), options={"strict": True}
+            )
+            assert torch.equal(compiled(*given), operator(*given, value=value)), (value, [t.dtype for t in given])
 
 
 @pytest.mark.parametrize("order", [0.5, 1.0, 1.5, 3.0, float("inf")])

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stator.base.device import HOST
 from stator.fake.layout import is_float, promote
 from stator.prims import names as p
 from stator.prims.decompositions.complex import joined, parts_of, sum_of
@@ -142,8 +143,10 @@ def square(x: Tensor) -> Tensor:
 @decompose("addcmul", also_complex=True)
 @rounds_once
 def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
+    if _scales_last(x, value):
+        return p.add(x, p.mul(a, b), alpha=+value)
     scaled = _scaled(a, value)
-    if x.device.type != "cpu" or not promote([x, a, b]).is_floating_point:
+    if x.device.type != HOST or not promote([x, a, b]).is_floating_point:
         return sum_of(x, p.mul(scaled, b))
     return FMA(scaled, b, x)
 
@@ -151,7 +154,14 @@ def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
 @decompose("addcdiv", also_complex=True)
 @rounds_once
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Number = 1) -> Tensor:
+    if _scales_last(x, value):
+        return p.add(x, p.div(a, b), alpha=+value)
     return sum_of(x, p.div(_scaled(a, value), b))
+
+
+def _scales_last(x: Tensor, factor: Number) -> bool:
+    """Whether eager's kernel multiplies the product or quotient, not its first operand, and joins that with the sum."""
+    return is_float(x.dtype) and x.device.type != HOST and not isinstance(factor, torch.SymFloat)
 
 
 def _scaled(x: Tensor, factor: Number) -> Tensor:
@@ -356,6 +366,8 @@ def ldexp(x: Tensor, exponent: Tensor) -> Tensor:
     if not x.is_floating_point() or exponent.is_floating_point():
         if x.is_floating_point() and x.dtype is not torch.float32:  # eager's base is of x's dtype: powers may be wider
             exponent = cast(exponent, promote((p.full([], 2.0, dtype=x.dtype, device=x.device), exponent)))
+        if exponent.device.type == HOST != x.device.type:  # where eager's base is, and so the power
+            exponent = p.to_copy(exponent, device=x.device)
         return p.mul(x, pow_scalar(2.0, exponent))
     rest = p.clamp(cast(cast(exponent, torch.int32), torch.int64), -2200, 2200)  # an int of C takes it
     wide = p.to_copy(x, dtype=torch.float64)
