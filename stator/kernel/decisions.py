@@ -96,9 +96,7 @@ class LoopPlan:
             told.append("a factor turned over")
         if self.pairs is not None:
             first = "columns" if self.pairs.by_columns else "rows"
-            told.append(
-                f"blocks of {self.pairs.height} rows by {COLUMNS} columns, {first} first, pairs of terms together"
-            )
+            told.append(f"blocks of {PAIR_ROWS} rows by {COLUMNS} columns, {first} first, pairs of terms together")
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
         if self.ahead:
