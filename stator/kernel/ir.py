@@ -246,7 +246,7 @@ class Turn:
 class Multiply:
     """`scratch[width*i + j] = sum(left[at] * right[to])` over all terms, for a block of rows by columns, in float32.
 
-    Both factors are of bfloat16; `right` lies in pairs. `ahead` asks for the next columns' part of it meanwhile.
+    Both factors are of bfloat16; `right` lies in pairs. With `ahead` its next columns are prefetched.
     """
 
     scratch: str

@@ -1,7 +1,7 @@
 // Blocks of sums of products of bfloat16: s[WIDTH*i + j] = sum of a[step*i + k] * b(j, k) over k < TERMS, for rows up to
 // 32 and columns up to 32. b lies in pairs: by columns in sixteens, in these by pairs of terms, in these by columns, filled
-// up with zeros to whole sixteens and to 32 terms. What lies behind the rows of a is not read. Each step of terms asks for
-// AHEAD lines of the next 32 columns, which block `part` of those along the same columns begins with its share of.
+// up with zeros to whole sixteens and to 32 terms. What lies behind the rows of a is not read. Each step of terms prefetches
+// AHEAD lines of the next 32 columns; of the blocks of rows that these columns have each prefetches a share, this one `part`.
 //
 // Tiles have 16 rows of 64 bytes: four add up, two times two have rows of a and columns of b. They keep the shape that
 // `take` gave them until the kernel's part for a thread is done, when they are given back.

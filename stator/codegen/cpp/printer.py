@@ -20,8 +20,8 @@ from stator.loop.index import ZERO, Axis
 from stator.loop.scalar import round_to
 from stator.sizes import Extent
 
-#: Lines of memory that a step of 32 terms has of a block's 32 columns. Blocks of rows along the same columns, each of
-#: which goes through all terms, ask for the next columns' meanwhile; of more blocks each has no line to ask for.
+#: Lines of memory that 32 columns have of 32 terms. All blocks of rows along some columns go through all terms, so they
+#: share the lines that are prefetched of the next columns, unless they are more than there are lines.
 LINES = 32
 
 
