@@ -15,11 +15,8 @@ from typing import NamedTuple
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 
-#: Rows and columns whose sums are in tiles together: two each way, half of the eight that a core has.
+#: Rows and columns of a block: two tiles each way, whose sums fill half of the eight that a core has.
 ROWS, COLUMNS = 32, 32
-#: Rows that a block may have, of so many terms or more, and blocks that each core has at least: these rows share what
-#: comes from behind the nearest cache of the columns, where their sums are.
-_TALLEST, _LONG, _BLOCKS = 128, 256, 4
 #: Rows, columns and terms of what one instruction multiplies, and the nanoseconds that it takes with what it loads.
 _TILE, _STEP, _LIBRARY_STEP = (16, 16, 32), 12.3, 9.3
 #: Nanoseconds of a call of the library, beside multiplying.
@@ -43,14 +40,6 @@ class Product(NamedTuple):
         """Whether a thread goes through all rows before it goes on to other columns: it moves less so."""
         return self._moved(device, True) < self._moved(device, False)
 
-    def height(self, sums: int, device: Device) -> int:
-        """Rows of a block that so many products go in together."""
-        height, across = ROWS, ceil(self.columns / COLUMNS)
-        tallest = min(self.rows, _TALLEST // sums) if self.terms >= _LONG else height
-        while height < tallest and ceil(self.rows / (2 * height)) * across >= _BLOCKS * device.cores:
-            height *= 2
-        return height
-
     def time(self, device: Device) -> float:
         """Nanoseconds that a kernel of ours takes."""
         moved = min(self._moved(device, by_columns) for by_columns in (True, False))
@@ -66,7 +55,7 @@ class Product(NamedTuple):
         if by_columns:
             kept, once, blocks = self._x, self._weight + _FAR * self._result, ceil(self.columns / COLUMNS)
         else:
-            kept, once, blocks = self._weight, self._x + self._result, ceil(self.rows / self.height(1, device))
+            kept, once, blocks = self._weight, self._x + self._result, ceil(self.rows / ROWS)
         times = 1.0 if _PART * kept <= device.cache_bytes else max(blocks / device.cores, 1.0)
         return kept * times + once / device.cores
 

@@ -16,6 +16,7 @@ from math import ceil, prod
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.base.tiling import COLUMNS
+from stator.base.tiling import ROWS as PAIR_ROWS
 from stator.kernel import windows
 from stator.kernel.cost import COST, total_cost
 from stator.kernel.facts import INT32, Axes, dependencies, index_axes, lane_stride, stays_inside
@@ -95,9 +96,7 @@ class LoopPlan:
             told.append("a factor turned over")
         if self.pairs is not None:
             first = "columns" if self.pairs.by_columns else "rows"
-            told.append(
-                f"blocks of {self.pairs.height} rows by {COLUMNS} columns, {first} first, pairs of terms together"
-            )
+            told.append(f"blocks of {PAIR_ROWS} rows by {COLUMNS} columns, {first} first, pairs of terms together")
         if self.staged:
             told.append(f"{len(self.staged)} values of a row kept")
         if self.ahead:
@@ -175,7 +174,7 @@ def _in_blocks(made: LoopPlan, device: Device) -> LoopPlan:
     assert pairs is not None
     made.shape = "product"
     made.grid_axes = tuple(axis for axis in kernel.axes if axis not in (pairs.rows, pairs.columns))
-    blocks = pieces_of(pairs.rows.size, pairs.height) * pieces_of(pairs.columns.size, COLUMNS)
+    blocks = pieces_of(pairs.rows.size, PAIR_ROWS) * pieces_of(pairs.columns.size, COLUMNS)
     made.grid = prod(axis.size for axis in made.grid_axes) * blocks
     made.cost = total_cost(kernel) // PAIR_WORK
     made.threads = minimum(made.name("wanted", minimum(GRID, pieces_of(made.cost, device.thread_work))), made.grid)

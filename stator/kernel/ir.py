@@ -246,7 +246,7 @@ class Turn:
 class Multiply:
     """`scratch[width*i + j] = sum(left[at] * right[to])` over all terms, for a block of rows by columns, in float32.
 
-    Both factors are of bfloat16; `right` lies in pairs.
+    Both factors are of bfloat16; `right` lies in pairs. With `ahead` its next columns are prefetched.
     """
 
     scratch: str
@@ -258,6 +258,7 @@ class Multiply:
     rows: tuple[Axis, Piece]
     columns: tuple[Axis, Piece]
     terms: Axis
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

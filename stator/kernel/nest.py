@@ -141,7 +141,7 @@ class _Nest:
         assert isinstance(height, int) and isinstance(width, int)
         for i, (node, factors) in enumerate(pairs.sums.items()):
             (left, at), (right, to) = factors.left.attr, factors.right.attr
-            made = ir.Multiply(f"s{i}", width, left, at, right, to, rows, columns, pairs.terms)
+            made = ir.Multiply(f"s{i}", width, left, at, right, to, rows, columns, pairs.terms, pairs.by_columns)
             self.writer.scope.statements += [ir.Scratch(f"s{i}", "f32", height * width), made]
             self.multiplied[node] = f"s{i}", across * width + along
 

@@ -30,7 +30,6 @@ class Pairs:
     terms: Axis
     sums: Mapping[Expr, Factors]
     by_columns: bool  # whether a thread goes through all rows before it goes on to other columns
-    height: int  # rows of a block
 
 
 def pairs_of(kernel: Kernel, deps: Mapping[Expr, Axes], device: Device) -> Pairs | None:
@@ -54,11 +53,10 @@ def pairs_of(kernel: Kernel, deps: Mapping[Expr, Axes], device: Device) -> Pairs
 
 
 def _made(rows: Axis, columns: Axis, terms: Axis, sums: Mapping[Expr, Factors], device: Device) -> Pairs:
-    """In the order in which a thread moves least, and as tall blocks as pay."""
+    """In the order in which a thread moves least."""
     m, n, k = rows.size, columns.size, terms.size
     assert isinstance(m, int) and isinstance(n, int) and isinstance(k, int)
-    size = Product(m, n, k)
-    return Pairs(rows, columns, terms, sums, size.by_columns(device), size.height(len(sums), device))
+    return Pairs(rows, columns, terms, sums, Product(m, n, k).by_columns(device))
 
 
 def _are_rows(loads: Iterable[Expr], axis: Axis) -> bool:

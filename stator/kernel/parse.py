@@ -165,11 +165,12 @@ class _Reader:
         return ir.Turn(scratch, width, *self.place(place), rows, columns)
 
     def multiply(self, scratch: str, width: int, operands: list[ast.expr]) -> ir.Multiply:
-        match operands:
+        ahead = isinstance(operands[-1], ast.Name) and operands[-1].id == "ahead"
+        match operands[:-1] if ahead else operands:
             case [ast.Subscript() as left, ast.Subscript() as right, *pieces, ast.Name(name), extent]:
                 rows, columns = self.pieces(pieces)
                 terms = self.axes[name] = Axis(name, self.extent(extent))
-                return ir.Multiply(scratch, width, *self.place(left), *self.place(right), rows, columns, terms)
+                return ir.Multiply(scratch, width, *self.place(left), *self.place(right), rows, columns, terms, ahead)
         raise _error(operands[0], "a block is multiplied of two factors, along pieces of two axes, and terms")
 
     def pieces(self, given: list[ast.expr]) -> list[tuple[Axis, ir.Piece]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stator.base.tiling import COLUMNS
+from stator.base.tiling import COLUMNS, ROWS
 from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.facts import INT32
@@ -129,7 +129,7 @@ def _order(plan: LoopPlan) -> Order:
 
 def _pairs_order(plan: LoopPlan, pairs: Pairs) -> Order:
     """Blocks of rows by columns in the grid; in one of them a loop over rows for each vector of columns."""
-    steps = ((pairs.rows, pairs.height), (pairs.columns, COLUMNS))
+    steps = ((pairs.rows, ROWS), (pairs.columns, COLUMNS))
     pieces = {axis: Piece(Axis(f"{axis.name}_piece", pieces_of(axis.size, step)), step) for axis, step in steps}
     outer = [piece.axis for piece in pieces.values()]
     grid = (*plan.grid_axes, *(reversed(outer) if pairs.by_columns else outer))

@@ -92,10 +92,11 @@ def statement_text(statement: ir.Statement) -> str:
         case ir.Turn(scratch, width, memory, index, rows, columns):
             pieces = ", ".join([f"{axis.name}, {_begin(piece)}, {axis.size}" for axis, piece in (rows, columns)])
             return f"turn({scratch}[{width}], {memory}[{index_text(index)}], {pieces})"
-        case ir.Multiply(scratch, width, left, at, right, to, rows, columns, terms):
+        case ir.Multiply(scratch, width, left, at, right, to, rows, columns, terms, ahead):
             pieces = ", ".join([f"{axis.name}, {_begin(piece)}, {axis.size}" for axis, piece in (rows, columns)])
             factors = f"{left}[{index_text(at)}], {right}[{index_text(to)}]"
-            return f"multiply({scratch}[{width}], {factors}, {pieces}, {terms.name}, {terms.size})"
+            last = ", ahead" if ahead else ""
+            return f"multiply({scratch}[{width}], {factors}, {pieces}, {terms.name}, {terms.size}{last})"
         case ir.Scratch(name, dtype, numel):
             return f"{name}: Scratch[{dtype}, {numel}]"
         case ir.Store(memory, index, value, mode, atomic, stream):

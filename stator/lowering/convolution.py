@@ -146,12 +146,12 @@ def _stem(
     """One of few terms: the product of what windows read, which is not copied for it, and the weight."""
     stride, _, dilation, *_ = args
     (down, across), (below, beside), wide = both(stride), both(dilation), compute_dtype(out.dtype)
-    context.place(x)
+    image = _widened(context, x, wide)
     context.place(weight)
 
     def term(at: Indices) -> Expr:
         batch, row, column, result, channel, i, j = at
-        pixel = x.load((batch, channel, row * down + i * below, column * across + j * beside))
+        pixel = image.load((batch, channel, row * down + i * below, column * across + j * beside))
         return e.op("mul", e.cast(pixel, wide), e.cast(weight.load((result, channel, i, j)), wide))
 
     made = out._replace(stride=channels_last(out.size))
@@ -161,6 +161,16 @@ def _stem(
     assert product.place is not None
     value = finished(made, placed(made.size, Place(product.place.buffer, made.stride)), bias)
     return value if same_layout(out.size, out.stride, made.stride) else with_strides(value, out.stride)
+
+
+def _widened(context: Context, x: LazyTensor, dtype: str) -> LazyTensor:
+    """An image whose elements are loaded for all lanes, one by one: none of these loads is to be converted as well."""
+    image = x
+    if x.dtype != dtype:
+        image = pointwise(x.size, dtype, lambda at: e.cast(x.load(at), dtype), x.weight)
+        image.stride, image.name = x.stride, x.name
+    context.place(image)
+    return image
 
 
 # -- with a weight in the library's order ------------------------------------------------------------

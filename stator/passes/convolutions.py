@@ -233,10 +233,10 @@ def _joined(some: list[_Group], groups: dict[fx.Node, _Group]) -> _Group:
 
 
 def _gain(node: fx.Node, device: Device) -> float:
+    gain = _gain_of_order(node)
     if pixels.takes_pairs(node, device) or patches.takes(node, device):
-        # What follows is no further pass over its result, and nothing is called.
-        return _gain_of_order(node) + _CALL + _PASS * nbytes(node.meta["val"])
-    return _gain_of_order(node)
+        gain += _CALL + _PASS * nbytes(node.meta["val"])  # nothing is called, and what follows is no further pass
+    return gain
 
 
 def _gain_of_order(node: fx.Node) -> float:

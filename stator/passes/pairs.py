@@ -2,7 +2,8 @@
 
 A library's call takes tens of microseconds besides multiplying, makes its result anew and leaves what reads it to
 another pass. A loop by the same instructions writes what follows (`kernel/pairs.py`); its weight is laid for it once.
-Neighbours: `packing.py` asks for products, `pixels.py` for convolutions with windows of one pixel.
+Neighbours: `packing.py` asks for products, `pixels.py` for convolutions with windows of one pixel, `patches.py` for
+those with windows side by side; `base/tiling.py` has what a product takes.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ def _is_written(x: fx.Node, loops: Set[Any]) -> bool:
     """Whether terms lie side by side, or as the kernel has it that computes them: it can write them so."""
     if x.meta["val"].stride()[1] == 1:
         return True
-    while is_view(x):
-        (x,) = x.all_input_nodes
-    return x.target in loops
+    source: Any = x
+    while is_view(source):
+        source = source.args[0]
+    return source.target in loops
 
 
 def is_faster(dtype: torch.dtype, size: tiling.Product, device: Device) -> bool:

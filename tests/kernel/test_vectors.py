@@ -85,8 +85,10 @@ def filled(param: Param) -> Memory:
 def test_blocks_of_products_of_pairs(size: tuple[int, int, int]) -> None:
     made = paired(*size)
     device = replace(typical("cpu"), multiplies_pairs=True)
-    function = checked(vectors(decide(made, device), "k"))
+    plan = decide(made, device)
+    function = checked(vectors(plan, "k"))
     assert [type(s) for s in walk(function.body)].count(Multiply) == 1
+    assert f"{'columns' if size == (2, 50, 3) else 'rows'} first" in plan.reason(device)
     results = []
     for one in (function, checked(serial(made, "k"))):
         memories = {p.name: filled(p) for p in made.params}

@@ -1,10 +1,10 @@
-// Blocks of sums of products of bfloat16: s[WIDTH*i + j] = sum of a[step*i + k] * b(j, k) over k < TERMS, for columns up to
-// 32. b lies in pairs: by columns in sixteens, in these by pairs of terms, in these by columns, filled up with zeros to
-// whole sixteens and to 32 terms. What lies behind the rows of a is not read.
+// Blocks of sums of products of bfloat16: s[WIDTH*i + j] = sum of a[step*i + k] * b(j, k) over k < TERMS, for rows up to
+// 32 and columns up to 32. b lies in pairs: by columns in sixteens, in these by pairs of terms, in these by columns, filled
+// up with zeros to whole sixteens and to 32 terms. What lies behind the rows of a is not read. Each step of terms prefetches
+// AHEAD lines of the next 32 columns; of the blocks of rows that these columns have each prefetches a share, this one `part`.
 //
 // Tiles have 16 rows of 64 bytes: four add up, two times two have rows of a and columns of b. They keep the shape that
-// `take` gave them until the kernel's part for a thread is done, when they are given back. Of more than 32 rows each 32
-// take some terms before these take the next ones, so that what b has of them is in the nearest cache for all but the first.
+// `take` gave them until the kernel's part for a thread is done, when they are given back.
 
 template <int TERMS> constexpr i64_ pairs_block = (TERMS + 31) / 32 * 512;  // elements of sixteen columns
 // Terms that an instruction multiplies: up to 32, an even number that goes into all of them in hardly more instructions.
@@ -14,8 +14,6 @@ template <int TERMS> constexpr int pairs_step() {
         if (TERMS % (2 * n) == 0) return TERMS / n;
     return 32;
 }
-
-constexpr int pairs_part = 256;  // terms: of 32 columns half of what the nearest cache has room for, beside those of rows
 
 #if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__x86_64__) && defined(__linux__)
 // The system lets a process use tiles once it has asked for them.
@@ -59,31 +57,26 @@ template <bool BELOW, bool RIGHT, i64_ BLOCK> INLINE void multiply_tiles(const b
     if constexpr (BELOW) { TILE_LOAD_(5, (const char*)a + 16 * bytes, bytes); TILE_MULTIPLY_(2, 5, 6); }
     if constexpr (BELOW && RIGHT) TILE_MULTIPLY_(3, 5, 7);
 }
-// Of up to 32 rows, the terms from one on and before another; those before it are in s.
-template <int WIDTH, int TERMS, bool BELOW, bool RIGHT>
-INLINE void multiply_by_tiles(float* s, const bf16* a, i64_ step, const bf16* b, i64_ rows, int from, int before) {
+template <int WIDTH, int TERMS, int AHEAD, bool BELOW, bool RIGHT>
+INLINE void multiply_by_tiles(float* s, const bf16* a, i64_ step, const bf16* b, i64_ rows, i64_ part) {
     constexpr i64_ BLOCK = pairs_block<TERMS>;
     constexpr int STEP = pairs_step<TERMS>();
-    if (from == 0) {
-        TILE_ZERO_(0);
-        if constexpr (RIGHT) TILE_ZERO_(1);
-        if constexpr (BELOW) TILE_ZERO_(2);
-        if constexpr (BELOW && RIGHT) TILE_ZERO_(3);
-    } else {
-        TILE_LOAD_(0, s, 4 * WIDTH);
-        if constexpr (RIGHT) TILE_LOAD_(1, s + 16, 4 * WIDTH);
-        if constexpr (BELOW) TILE_LOAD_(2, s + 16 * WIDTH, 4 * WIDTH);
-        if constexpr (BELOW && RIGHT) TILE_LOAD_(3, s + 16 * WIDTH + 16, 4 * WIDTH);
+    const char* next = (const char*)(b + 2 * BLOCK) + 64 * AHEAD * (TERMS / STEP) * part;
+    TILE_ZERO_(0);
+    if constexpr (RIGHT) TILE_ZERO_(1);
+    if constexpr (BELOW) TILE_ZERO_(2);
+    if constexpr (BELOW && RIGHT) TILE_ZERO_(3);
+    for (int k = 0; k < TERMS / STEP; ++k, a += STEP, b += 16 * STEP, next += 64 * AHEAD) {
+        for (int line = 0; line < AHEAD; ++line) __builtin_prefetch(next + 64 * line, 0, 2);
+        multiply_tiles<BELOW, RIGHT, BLOCK>(a, 2 * step, b);
     }
-    int k = from;
-    for (; k + STEP <= before; k += STEP) multiply_tiles<BELOW, RIGHT, BLOCK>(a + k, 2 * step, b + 16 * k);
-    if (TERMS % STEP != 0 && before == TERMS) {
+    if constexpr (TERMS % STEP != 0) {
         alignas(64) unsigned short rest[32 * 32];
         for (i64_ i = 0; i < rows; ++i) {
             __builtin_memset(rest + 32 * i, 0, 64);
-            __builtin_memcpy(rest + 32 * i, a + step * i + k, 2 * (TERMS % 32));
+            __builtin_memcpy(rest + 32 * i, a + step * i, 2 * (TERMS % STEP));
         }
-        multiply_tiles<BELOW, RIGHT, BLOCK>((const bf16*)rest, 64, b + 16 * k);
+        multiply_tiles<BELOW, RIGHT, BLOCK>((const bf16*)rest, 64, b);
     }
     TILE_STORE_(0, s, 4 * WIDTH);
     if constexpr (RIGHT) TILE_STORE_(1, s + 16, 4 * WIDTH);
@@ -137,31 +130,17 @@ INLINE void multiply_rows(float* s, const bf16* a, i64_ step, const bf16* b, con
     }
 }
 
-template <int WIDTH, int TERMS>
+template <int WIDTH, int TERMS, int AHEAD>
 static __attribute__((unused, noinline)) void multiply(Tiles& tiles, float* s, const bf16* a, i64_ step, const bf16* b,
-                                                       i64_ rows, i64_ columns) {
+                                                       i64_ rows, i64_ columns, i64_ part) {
 #ifdef TILE_MULTIPLY_
     if (__builtin_expect(tiles.allowed, 1)) {
-        const bool right = columns > 16;
-        const i64_ whole = rows / 32 * 32, rest = rows - whole;
-        constexpr int STEP = pairs_step<TERMS>();
-        const int part = whole > 32 ? pairs_part / STEP * STEP : TERMS;
-        if (whole) tiles.take(16, 16, STEP);
-        for (int k = 0; k < TERMS; k += part) {
-            const int before = k + part < TERMS ? k + part : TERMS;
-            for (i64_ i = 0; i < whole; i += 32) {
-                if (right) multiply_by_tiles<WIDTH, TERMS, true, true>(s + WIDTH * i, a + step * i, step, b, 32, k, before);
-                else multiply_by_tiles<WIDTH, TERMS, true, false>(s + WIDTH * i, a + step * i, step, b, 32, k, before);
-            }
-        }
-        if (!rest) return;
-        const bool below = rest > 16;
-        tiles.take(below ? 16 : rest, below ? rest - 16 : 16, STEP);
-        s += WIDTH * whole, a += step * whole;
-        if (below && right) multiply_by_tiles<WIDTH, TERMS, true, true>(s, a, step, b, rest, 0, TERMS);
-        else if (below) multiply_by_tiles<WIDTH, TERMS, true, false>(s, a, step, b, rest, 0, TERMS);
-        else if (right) multiply_by_tiles<WIDTH, TERMS, false, true>(s, a, step, b, rest, 0, TERMS);
-        else multiply_by_tiles<WIDTH, TERMS, false, false>(s, a, step, b, rest, 0, TERMS);
+        const bool below = rows > 16, right = columns > 16;
+        tiles.take(below ? 16 : rows, below ? rows - 16 : 16, pairs_step<TERMS>());
+        if (below && right) multiply_by_tiles<WIDTH, TERMS, AHEAD, true, true>(s, a, step, b, rows, part);
+        else if (below) multiply_by_tiles<WIDTH, TERMS, AHEAD, true, false>(s, a, step, b, rows, part);
+        else if (right) multiply_by_tiles<WIDTH, TERMS, AHEAD, false, true>(s, a, step, b, rows, part);
+        else multiply_by_tiles<WIDTH, TERMS, AHEAD, false, false>(s, a, step, b, rows, part);
         return;
     }
 #endif

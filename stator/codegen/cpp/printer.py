@@ -20,6 +20,10 @@ from stator.loop.index import ZERO, Axis
 from stator.loop.scalar import round_to
 from stator.sizes import Extent
 
+#: Lines of memory that 32 columns have of 32 terms. All blocks of rows along some columns go through all terms, so they
+#: share the lines that are prefetched of the next columns, unless they are more than there are lines.
+LINES = 32
+
 
 def function_text(function: ir.Function) -> str:
     """One kernel: its range function and its entry."""
@@ -323,8 +327,12 @@ class _Printer(Memory):
         step = product.at.stride(product.rows[0])
         assert step is not None
         factors = f"{product.left} + {left}, {self.extent(step)}, {product.right} + {right}"
-        function = f"multiply<{product.width}, {terms.size}>"
-        self.block.lines.append(f"{function}(tiles, {product.scratch}, {factors}, {', '.join(counts)});")
+        part = product.rows[1].axis
+        assert isinstance(part.size, int)
+        ahead = -(-LINES // part.size) if product.ahead and part.size <= LINES else 0
+        function = f"multiply<{product.width}, {terms.size}, {ahead}>"
+        given = f"{factors}, {', '.join(counts)}, {self.place(part.index)}"
+        self.block.lines.append(f"{function}(tiles, {product.scratch}, {given});")
 
     def take(self, best: ir.Best) -> None:
         kind, folded = _best_kind(best), best.best in self.lanes.folded
