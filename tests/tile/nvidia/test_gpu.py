@@ -97,3 +97,15 @@ def test_what_is_interpreted_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> N
     x = torch.zeros(8, device="cuda")
     with pytest.raises(LaunchError, match=r"interpreted.*cuda:0"):
         add_kernel[(1,)](x, x, x, 8, BLOCK=8)
+
+
+def test_a_launch_is_like_the_one_before_only_where_its_key_is() -> None:
+    wide = torch.arange(4097, dtype=torch.float32, device="cuda")
+    for turn in range(3):
+        for x, n, block in ((wide[:-1], 4096, 1024), (wide[1:], 4096, 1024), (wide[:-1], 4096, 256), (wide[:-1], 17, 256),
+                            (wide[:-1], 1, 256), (wide.double()[:-1], 4096, 256)):  # fmt: skip
+            out = torch.zeros(4096, dtype=x.dtype, device="cuda")
+            for _ in range(2):
+                add_kernel[(-(-n // block),)](x, x, out, n, BLOCK=block)
+            expected = torch.where(torch.arange(4096, device="cuda") < n, x + x, 0.0)
+            assert torch.equal(out, expected), (turn, n, block, x.dtype)
