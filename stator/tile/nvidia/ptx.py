@@ -24,8 +24,8 @@ from stator.tile.nvidia.kernel import TRIPLE
 #: How much LLVM does. Its passes have little to find in threads' code, which is straight but for a kernel's own loops:
 #: more of them take longer for the same text, and longer loops of products. Its code generator does what it can.
 _PASSES, _CODE = 1, 3
-#: A pass of LLVM's code generators for GPUs alone (straight-line strength reduction) that takes a third of their time and
-#: leaves as many instructions, but for a few in a hundred. LLVM's switch for it is one of the process.
+#: A pass of LLVM's code generators for GPUs alone (straight-line strength reduction) that takes a third of their time,
+#: and saves a few instructions in a hundred at most. LLVM's switch for it is one of the process.
 _LEFT_OUT = "-opt-disable=slsr"
 #: The version of PTX that is asked for: what sm_80 and sm_90 have, and drivers since CUDA 12.0 read.
 PTX_VERSION = 80

@@ -101,9 +101,10 @@ def test_what_is_interpreted_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_launch_is_like_the_one_before_only_where_its_key_is() -> None:
     wide = torch.arange(4097, dtype=torch.float32, device="cuda")
+    aligned, apart, double = wide[:-1], wide[1:], wide.double()[:-1]
+    launches = [(aligned, 4096, 1024), (apart, 4096, 1024), (aligned, 4096, 256), (aligned, 17, 256), (aligned, 1, 256)]
     for turn in range(3):
-        for x, n, block in ((wide[:-1], 4096, 1024), (wide[1:], 4096, 1024), (wide[:-1], 4096, 256), (wide[:-1], 17, 256),
-                            (wide[:-1], 1, 256), (wide.double()[:-1], 4096, 256)):  # fmt: skip
+        for x, n, block in [*launches, (double, 4096, 256)]:
             out = torch.zeros(4096, dtype=x.dtype, device="cuda")
             for _ in range(2):
                 add_kernel[(-(-n // block),)](x, x, out, n, BLOCK=block)
