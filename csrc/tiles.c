@@ -12,8 +12,22 @@
 extern char **environ;
 
 enum { CONSTEXPR = 1, NOT_SPECIALISED = 2, ANNOTATED = 4 };
-enum { CUDA = 1, ALIGNMENT = 16, MOST_PARAMETERS = 64 };
+enum { CUDA = 1, ALIGNMENT = 16, MOST_PARAMETERS = 64, MOST_ARGUMENTS = MOST_PARAMETERS + 16 };
 enum { TENSOR = 1, INTEGER = 2, REAL = 3, TRUTH = 4 };
+
+/* What a key says of the arguments of a launch in order: a number, or a value that is known while compiling. */
+typedef struct {
+    PyObject *names;
+    Py_ssize_t count;
+    uint64_t codes[MOST_ARGUMENTS];
+    PyObject *values[MOST_ARGUMENTS]; /* NULL where there is a number */
+} Given;
+
+/* A launch that has been. */
+typedef struct {
+    PyObject *entry; /* NULL if there has been none */
+    Given given;     /* owned */
+} Last;
 
 typedef struct {
     PyObject_HEAD
@@ -21,6 +35,7 @@ typedef struct {
     PyObject *hooks, *entries, *types;      /* a list that has to be empty; the launches so far; types of tensors */
     PyObject *switches;                     /* variables of the environment that send every launch to Python */
     PyObject *absent;                       /* stands for a name that is not there */
+    Last last;                              /* the launch before this one */
     int flags[MOST_PARAMETERS];
     Py_ssize_t count;
 } Launcher;
@@ -32,9 +47,9 @@ typedef struct {
     vectorcallfunc call;
 } Launch;
 
-/* What is found of the arguments of a launch. */
+/* What is found of the arguments of a launch; all of `given` is the caller's. */
 typedef struct {
-    PyObject *key;
+    Given given;
     int64_t words[MOST_PARAMETERS];
     bool passed[MOST_PARAMETERS];
     int device;
@@ -42,45 +57,12 @@ typedef struct {
 
 /* -- keys -------------------------------------------------------------------------------------------- */
 
-/* 1 if the value can be told by a key, which gets two items; 0 if not, -1 with an exception. */
-static int constant_key(PyObject *value, PyObject **first, PyObject **second) {
-    if (PyFloat_CheckExact(value)) { /* 0.0 and -0.0 are equal, a NaN is not equal to itself */
-        double number = PyFloat_AS_DOUBLE(value);
-        int64_t bits;
-        memcpy(&bits, &number, sizeof bits);
-        *second = PyLong_FromLongLong(bits);
-    } else if (PyLong_CheckExact(value) || PyBool_Check(value) || PyUnicode_CheckExact(value) || value == Py_None) {
-        *second = Py_NewRef(value);
-    } else return 0;
-    if (*second == NULL) return -1;
-    *first = Py_NewRef((PyObject *)Py_TYPE(value));
-    return 1;
+static bool is_constant(PyObject *value) {
+    return PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value) || PyUnicode_CheckExact(value) ||
+           value == Py_None;
 }
 
-static int number_key(uint64_t code, PyObject **first, PyObject **second) {
-    *first = PyLong_FromUnsignedLongLong(code);
-    *second = Py_NewRef(Py_None);
-    if (*first != NULL) return 1;
-    Py_DECREF(*second);
-    return -1;
-}
-
-static int tensor_key(PyObject *value, Py_ssize_t place, Found *found, PyObject **first, PyObject **second) {
-    TensorView view;
-    void *address;
-    if (tensor_view(value, &view) < 0) return -1;
-    if (view.device / 256 != CUDA) return 0;
-    int device = view.device & 255;
-    if (found->device >= 0 && found->device != device) return 0;
-    if (tensor_data(value, &address) < 0) return -1;
-    found->device = device;
-    found->words[place] = (int64_t)(uintptr_t)address;
-    found->passed[place] = true;
-    uint64_t aligned = (uintptr_t)address % ALIGNMENT == 0;
-    return number_key(TENSOR | aligned << 4 | (uint64_t)view.dtype << 8 | (uint64_t)device << 24, first, second);
-}
-
-static int integer_key(PyObject *value, Py_ssize_t place, int flags, Found *found, PyObject **first, PyObject **second) {
+static uint64_t integer_code(PyObject *value, Py_ssize_t place, int flags, Found *found) {
     int overflow;
     long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
     if (overflow) return 0;
@@ -88,64 +70,151 @@ static int integer_key(PyObject *value, Py_ssize_t place, int flags, Found *foun
     uint64_t wide = number < INT32_MIN || number > INT32_MAX;
     found->words[place] = number;
     found->passed[place] = !one;
-    return number_key(INTEGER | one << 4 | wide << 5 | (uint64_t)(number % ALIGNMENT == 0) << 6, first, second);
+    return INTEGER | one << 4 | wide << 5 | (uint64_t)(number % ALIGNMENT == 0) << 6;
 }
 
-static int argument_key(const Launcher *launcher, PyObject *value, Py_ssize_t place, Found *found, PyObject **first,
-                        PyObject **second) {
+/* 0 for a tensor that Python has to look at, or with an exception. */
+static uint64_t tensor_code(PyObject *value, Py_ssize_t place, Found *found) {
+    TensorView view;
+    void *address;
+    if (tensor_view(value, &view) < 0 || view.device / 256 != CUDA) return 0;
+    int device = view.device & 255;
+    if ((found->device >= 0 && found->device != device) || tensor_data(value, &address) < 0) return 0;
+    found->device = device;
+    found->words[place] = (int64_t)(uintptr_t)address;
+    found->passed[place] = true;
+    uint64_t aligned = (uintptr_t)address % ALIGNMENT == 0;
+    return TENSOR | aligned << 4 | (uint64_t)view.dtype << 8 | (uint64_t)device << 24;
+}
+
+/* Whether an argument can be told by a key: its number, or 0 if its value is to be told. */
+static bool argument_code(const Launcher *launcher, PyObject *value, Py_ssize_t place, Found *found, uint64_t *code) {
     int flags = launcher->flags[place];
-    if (flags & CONSTEXPR) return constant_key(value, first, second);
-    if (flags & ANNOTATED) return 0;
+    *code = 0;
+    if (flags & CONSTEXPR) return is_constant(value);
+    if (flags & ANNOTATED) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(launcher->types); i++) {
         if ((PyObject *)Py_TYPE(value) == PyTuple_GET_ITEM(launcher->types, i)) {
-            return tensor_key(value, place, found, first, second);
+            return (*code = tensor_code(value, place, found)) != 0;
         }
     }
-    if (PyLong_CheckExact(value)) return integer_key(value, place, flags, found, first, second);
+    if (PyLong_CheckExact(value)) return (*code = integer_code(value, place, flags, found)) != 0;
     if (PyFloat_CheckExact(value)) {
         float number = (float)PyFloat_AS_DOUBLE(value);
         memcpy(&found->words[place], &number, sizeof number);
         found->passed[place] = true;
-        return number_key(REAL, first, second);
-    }
-    if (PyBool_Check(value)) {
+        *code = REAL;
+    } else if (PyBool_Check(value)) {
         found->words[place] = value == Py_True;
         found->passed[place] = true;
-        return number_key(TRUTH, first, second);
+        *code = TRUTH;
     }
-    return constant_key(value, first, second);
+    return *code != 0 || is_constant(value);
 }
 
-/* 1 with what is found, whose key is the caller's; 0 if Python has to look at it, -1 with an exception. */
+/* 1 with what is found; 0 if Python has to look at it, -1 with an exception. */
 static int find(const Launcher *launcher, PyObject *const *args, Py_ssize_t count, PyObject *names, Found *found) {
     Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
-    if (count > launcher->count) return 0;
-    memset(found, 0, sizeof *found);
+    if (count > launcher->count || count + named > MOST_ARGUMENTS) return 0;
+    memset(found->words, 0, sizeof found->words);
+    memset(found->passed, 0, sizeof found->passed);
     found->device = -1;
-    found->key = PyTuple_New(1 + 2 * (count + named));
-    if (found->key == NULL) return -1;
-    PyTuple_SET_ITEM(found->key, 0, Py_NewRef(names == NULL ? Py_None : names));
+    found->given.names = names;
+    found->given.count = count + named;
     for (Py_ssize_t i = 0; i < count + named; i++) {
-        PyObject *first = NULL, *second = NULL, *place = NULL;
-        if (i >= count) place = PyDict_GetItemWithError(launcher->positions, PyTuple_GET_ITEM(names, i - count));
-        int status = i >= count && place == NULL
-                         ? (PyErr_Occurred() ? -1 : constant_key(args[i], &first, &second))
-                         : argument_key(launcher, args[i], place == NULL ? i : PyLong_AsSsize_t(place), found, &first, &second);
-        if (status <= 0) {
-            Py_CLEAR(found->key);
-            return status;
+        uint64_t code = 0;
+        bool told = true;
+        PyObject *place = NULL;
+        if (i >= count) {
+            place = PyDict_GetItemWithError(launcher->positions, PyTuple_GET_ITEM(names, i - count));
+            if (place == NULL) told = !PyErr_Occurred() && is_constant(args[i]); /* an option */
         }
-        PyTuple_SET_ITEM(found->key, 1 + 2 * i, first);
-        PyTuple_SET_ITEM(found->key, 2 + 2 * i, second);
+        if (i < count || place != NULL) {
+            told = argument_code(launcher, args[i], place == NULL ? i : PyLong_AsSsize_t(place), found, &code);
+        }
+        if (!told) return PyErr_Occurred() ? -1 : 0;
+        found->given.codes[i] = code;
+        found->given.values[i] = code ? NULL : args[i];
     }
-    if (found->device >= 0) return 1;
-    Py_CLEAR(found->key);
-    return 0;
+    return found->device >= 0;
+}
+
+/* A key: names, and of each argument a number and None, or its type and its value. */
+static PyObject *make_key(const Given *given) {
+    PyObject *key = PyTuple_New(1 + 2 * given->count);
+    if (key == NULL) return NULL;
+    PyTuple_SET_ITEM(key, 0, Py_NewRef(given->names == NULL ? Py_None : given->names));
+    for (Py_ssize_t i = 0; i < given->count; i++) {
+        PyObject *value = given->values[i], *first, *second;
+        if (value == NULL) {
+            first = PyLong_FromUnsignedLongLong(given->codes[i]);
+            second = Py_NewRef(Py_None);
+        } else if (PyFloat_CheckExact(value)) { /* 0.0 and -0.0 are equal, a NaN is not equal to itself */
+            double number = PyFloat_AS_DOUBLE(value);
+            int64_t bits;
+            memcpy(&bits, &number, sizeof bits);
+            first = Py_NewRef((PyObject *)Py_TYPE(value));
+            second = PyLong_FromLongLong(bits);
+        } else {
+            first = Py_NewRef((PyObject *)Py_TYPE(value));
+            second = Py_NewRef(value);
+        }
+        PyTuple_SET_ITEM(key, 1 + 2 * i, first);
+        PyTuple_SET_ITEM(key, 2 + 2 * i, second);
+        if (first == NULL || second == NULL) {
+            Py_DECREF(key);
+            return NULL;
+        }
+    }
+    return key;
+}
+
+/* -- the launch before ------------------------------------------------------------------------------- */
+
+static void release(const Last *last) {
+    Py_XDECREF(last->entry);
+    Py_XDECREF(last->given.names);
+    for (Py_ssize_t i = 0; i < last->given.count; i++) Py_XDECREF(last->given.values[i]);
+}
+
+/* What goes is let go of when all is in its place, for that may run anything. */
+static void forget(Last *last) {
+    const Last before = *last;
+    memset(last, 0, sizeof *last);
+    release(&before);
+}
+
+static void remember(Last *last, const Given *given, PyObject *entry) {
+    const Last before = *last;
+    last->entry = Py_NewRef(entry);
+    last->given = *given;
+    Py_XINCREF(given->names);
+    for (Py_ssize_t i = 0; i < given->count; i++) Py_XINCREF(given->values[i]);
+    release(&before);
+}
+
+/* Whether a launch has the same key as the one before, as far as that is seen without making keys. */
+static bool is_like_before(const Last *last, const Given *given) {
+    if (last->entry == NULL || last->given.names != given->names || last->given.count != given->count) return false;
+    for (Py_ssize_t i = 0; i < given->count; i++) {
+        if (last->given.codes[i] != given->codes[i] || last->given.values[i] != given->values[i]) return false;
+    }
+    return true;
+}
+
+/* The entry of a launch, new; NULL if there is none, or with an exception. */
+static PyObject *find_entry(Launcher *launcher, const Given *given) {
+    if (is_like_before(&launcher->last, given)) return Py_NewRef(launcher->last.entry);
+    PyObject *key = make_key(given);
+    PyObject *entry = key == NULL ? NULL : PyDict_GetItemWithError(launcher->entries, key);
+    Py_XINCREF(entry);
+    Py_XDECREF(key);
+    if (entry != NULL) remember(&launcher->last, given, entry);
+    return entry;
 }
 
 /* -- launches ---------------------------------------------------------------------------------------- */
 
-/* One pass over the environment for all switches: `getenv` would take one for each. */
 static bool switched(const Launcher *launcher) {
     for (char **each = environ; each != NULL && *each != NULL; each++) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(launcher->switches); i++) {
@@ -268,18 +337,18 @@ done:
 
 /* The kernel that has been launched, new; NULL without an exception if Python has to do it. */
 static PyObject *quickly(const Launch *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    const Launcher *launcher = self->launcher;
+    Launcher *launcher = self->launcher;
     Found found;
     unsigned sizes[3];
     if (!tensor_raw() || switched(launcher) || find(launcher, args, count, names, &found) <= 0) return NULL;
-    PyObject *entry = PyDict_GetItemWithError(launcher->entries, found.key);
-    Py_DECREF(found.key);
+    PyObject *entry = find_entry(launcher, &found.given); /* ours: a function that gives the grid may do anything */
     if (entry == NULL) return NULL;
-    PyObject *kernel = PyWeakref_GetObject(PyTuple_GET_ITEM(entry, 0));
-    if (kernel == NULL || kernel == Py_None) return NULL;
-    Py_INCREF(entry); /* a function that gives the grid may do anything */
+    PyObject *kernel = PyWeakref_GetObject(PyTuple_GET_ITEM(entry, 0)), *result = NULL;
+    if (kernel == NULL || kernel == Py_None) {
+        Py_DECREF(entry);
+        return NULL;
+    }
     Py_INCREF(kernel);
-    PyObject *result = NULL;
     if (is_current(launcher, PyTuple_GET_ITEM(entry, 1)) > 0 && grid_sizes(self, args, count, names, sizes) > 0) {
         int status = sizes[0] && sizes[1] && sizes[2] ? start(entry, &found, launcher->count, sizes) : 0;
         if (status == 0) result = Py_NewRef(kernel);
@@ -361,10 +430,11 @@ static PyObject *launcher_learn(PyObject *self, PyObject *args) {
     int status = all == NULL || tensor_prepare() < 0 ? -1 : !tensor_raw() ? 0 :
         find((Launcher *)self, PySequence_Fast_ITEMS(all), PyTuple_GET_SIZE(given), names, &found);
     if (status > 0) {
-        PyObject *made = make_entry(entry);
-        status = made == NULL || PyDict_SetItem(((Launcher *)self)->entries, found.key, made) < 0 ? -1 : 1;
+        PyObject *key = make_key(&found.given), *made = key == NULL ? NULL : make_entry(entry);
+        status = made == NULL || PyDict_SetItem(((Launcher *)self)->entries, key, made) < 0 ? -1 : 1;
         Py_XDECREF(made);
-        Py_DECREF(found.key);
+        Py_XDECREF(key);
+        forget(&((Launcher *)self)->last);
     }
     Py_XDECREF(keys);
     Py_XDECREF(values);
@@ -418,6 +488,9 @@ static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(self->types);
     Py_VISIT(self->switches);
     Py_VISIT(self->absent);
+    Py_VISIT(self->last.entry);
+    Py_VISIT(self->last.given.names);
+    for (Py_ssize_t i = 0; i < self->last.given.count; i++) Py_VISIT(self->last.given.values[i]);
     return 0;
 }
 
@@ -430,6 +503,7 @@ static int launcher_clear(Launcher *self) {
     Py_CLEAR(self->types);
     Py_CLEAR(self->switches);
     Py_CLEAR(self->absent);
+    forget(&self->last);
     return 0;
 }
 

@@ -27,7 +27,7 @@ from stator.tile.ir.build import IRBuilder
 from stator.tile.ir.core import Block, Function, Module
 from stator.tile.ir.operators import OPERATORS, Attribute, Operator
 from stator.tile.ir.parse import parse as parse_ir
-from stator.tile.ir.rules import Rule, count, require
+from stator.tile.ir.rules import Rule, TypeRule, count, require
 from stator.tile.ir.text import module_text
 from stator.tile.ir.types import DType, Pointer, Type
 from stator.tile.ir.verify import verify as verify_ir
@@ -67,11 +67,12 @@ def with_layouts(rule: Rule, layouts: LayoutRule) -> Rule:
 def buffer(type_: Type) -> Shared:
     """Where the elements of a buffer lie."""
     element, layout = type_.element, type_.layout
-    require(isinstance(element, Pointer) and element.space == "shared", f"{type_} is no buffer in shared memory")
-    require(isinstance(layout, Shared), f"{type_} has no layout of memory")
-    assert isinstance(layout, Shared)
-    fits = type_.shape[len(type_.shape) - layout.rank :] == layout.shape and type_.rank <= layout.rank + 1
-    require(fits, f"{layout} is no layout of {type_}, nor of one slot of it")
+    if not isinstance(element, Pointer) or element.space != "shared":
+        raise TypeRule(f"{type_} is no buffer in shared memory")
+    if not isinstance(layout, Shared):
+        raise TypeRule(f"{type_} has no layout of memory")
+    if type_.shape[len(type_.shape) - layout.rank :] != layout.shape or type_.rank > layout.rank + 1:
+        raise TypeRule(f"{layout} is no layout of {type_}, nor of one slot of it")
     return layout
 
 

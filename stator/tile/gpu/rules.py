@@ -25,10 +25,12 @@ LayoutRule: TypeAlias = Callable[[Sequence[Type], Mapping[str, Any], Sequence[Ty
 
 def spread(type_: Type) -> Layout:
     """The layout of a tile."""
-    require(isinstance(type_.layout, Layout), f"{type_} is spread over no threads: it has no layout of registers")
-    assert isinstance(type_.layout, Layout)
-    require(type_.layout.shape == type_.shape, f"{type_} has a layout of another shape")
-    return type_.layout
+    layout = type_.layout
+    if not isinstance(layout, Layout):  # asked so often that what would be said is not made in vain
+        raise TypeRule(f"{type_} is spread over no threads: it has no layout of registers")
+    if layout.shape != type_.shape:
+        raise TypeRule(f"{type_} has a layout of another shape")
+    return layout
 
 
 def alike(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
@@ -37,7 +39,8 @@ def alike(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Typ
     for given in types:
         if not given.is_scalar:
             layout = spread(given)
-            require(found is None or layout == found, f"{listed(types)} have different layouts")
+            if found is not None and layout != found:
+                raise TypeRule(f"{listed(types)} have different layouts")
             found = layout
     require(found is not None or all(result.is_scalar for result in results), "gives tiles of no layout")
     return [None if result.is_scalar else found for result in results]

@@ -27,6 +27,9 @@ from stator.tile.nvidia.kernel import TRIPLE
 _PASSES, _CODE = 1, 3
 #: The version of PTX that is asked for: drivers since CUDA 12.0 read it, of sm_90, which adds vectors, since 12.1.
 PTX_VERSIONS = {80: 80, 86: 80, 89: 80, 90: 81}
+#: A pass of LLVM's code generators for GPUs alone (straight-line strength reduction) that takes a third of their time,
+#: and saves a few instructions in a hundred at most. LLVM's switch for it is one of the process.
+_LEFT_OUT = "-opt-disable=slsr"
 
 
 class AssemblerFailed(Exception):
@@ -35,6 +38,7 @@ class AssemblerFailed(Exception):
 
 @functools.cache
 def _target() -> Any:
+    llvm.set_option("stator", _LEFT_OUT)
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     return llvm.Target.from_triple(TRIPLE)

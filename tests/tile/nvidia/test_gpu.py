@@ -93,3 +93,16 @@ def test_a_position_out_of_range_stops_the_device() -> None:
     done = subprocess.run([sys.executable, "-c", _OUT_OF_RANGE], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("True"), done.stderr
     assert "device-side assert" in done.stderr and "index out of range" in done.stderr + done.stdout
+
+
+def test_a_launch_is_like_the_one_before_only_where_its_key_is() -> None:
+    wide = torch.arange(4097, dtype=torch.float32, device="cuda")
+    aligned, apart, double = wide[:-1], wide[1:], wide.double()[:-1]
+    launches = [(aligned, 4096, 1024), (apart, 4096, 1024), (aligned, 4096, 256), (aligned, 17, 256), (aligned, 1, 256)]
+    for turn in range(3):
+        for x, n, block in [*launches, (double, 4096, 256)]:
+            out = torch.zeros(4096, dtype=x.dtype, device="cuda")
+            for _ in range(2):
+                add_kernel[(-(-n // block),)](x, x, out, n, BLOCK=block)
+            expected = torch.where(torch.arange(4096, device="cuda") < n, x + x, 0.0)
+            assert torch.equal(out, expected), (turn, n, block, x.dtype)
