@@ -249,7 +249,9 @@ class _Choice:
             return _EXISTING * (bytes_of(node) if self.reads else 1)
         # A saved view keeps all of its memory alive, so it costs that, and a little more than the memory itself.
         bytes_, extra = (bytes_of(node), 0) if memory is node else (bytes_of(memory), 1)
-        factor = (_WRITTEN if self._is_written(memory) else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
+        waits = memory in self.in_memory and memory not in self.held
+        lies = waits or self._is_written(memory)
+        factor = (_WRITTEN if lies else _FUSED) * _PER_STEP ** min(steps, _MOST_STEPS)
         if _marked(memory) and memory not in self.results:
             factor *= _UNWANTED
         return int((bytes_ + 1) * factor) + extra
@@ -259,8 +261,7 @@ class _Choice:
         known = self.written.get(memory)
         if known is None:
             copied = memory in self.held  # which is written to what is kept alone
-            read = memory in self.in_memory or not all(map(is_cheap, (memory, *memory.users)))
-            known = self.written[memory] = not copied and read
+            known = self.written[memory] = not copied and not all(map(is_cheap, (memory, *memory.users)))
         return known
 
 

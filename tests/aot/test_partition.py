@@ -312,3 +312,19 @@ def test_phases_and_functional_form():
                 assert node.meta["phase"] in ("forward", "backward") and "val" in node.meta
                 if isinstance(node.target, torch._ops.OpOverload):
                     assert not node.target._schema.is_mutable
+
+
+def test_a_stream_that_waits_in_memory_alone_is_no_run():
+    """Nothing of it is kept where its terms are, which the gradient of their scale reads: it is wider than they."""
+
+    def layers(x, w):
+        for _ in range(12):
+            y = x.view(64, 8, 8)
+            normal = (y / y.square().mean(-1, keepdim=True)).view(64, 64).bfloat16()
+            x = x + (normal @ w.bfloat16()) * w[0]
+        return x.sum()
+
+    loops = frozenset(op for op, line in PRIMITIVES.items() if line.kind != "extern")
+    parts = split(layers, torch.randn(64, 64, requires_grad=True), parameter=torch.randn(64, 64), fused=loops)
+    kept = [node.meta["val"] for node in parts.forward.graph.output_node().args[0][1:]]
+    assert not [value for value in kept if value.dtype is torch.float32 and value.numel() == 64 * 64]
