@@ -2,7 +2,8 @@
 
 `ex2.approx` is right to two ulps; what goes into it loses nothing on the way. Divisions and roots that may be an ulp or
 two off are the approximate ones over the full range. Functions of f64, and those of f32 that no instruction is exact
-enough for, are NVIDIA's where its library is found, else in `doubles`. Neighbours: `elementwise` has the table, `stator.tile.cpu.formulas` what is shared.
+enough for, are NVIDIA's where its library is found, else in `doubles`.
+Neighbours: `elementwise` has the table, `stator.tile.cpu.formulas` what is shared.
 """
 
 from __future__ import annotations
