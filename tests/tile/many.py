@@ -20,6 +20,8 @@ def program_on_gpu(seed: int) -> str:
 
 
 def case_on_gpu(number: int) -> str:
+    if CASES[number].op == "extern":
+        return "compared by test_libdevice"
     return "right" if on_gpu.agree(CASES[number]) else "refused"
 
 

@@ -60,12 +60,20 @@ class Coalescing:
         return max(width, 1)
 
     def layout(self, operation: Operation) -> Layout:
-        """Of an access to a tile of pointers."""
+        """Of an access to a tile of pointers; what writes has one vector of a thread beside those of its neighbours.
+
+        So a warp writes whole sectors of memory at once, where a load finds the rest of them in the nearest cache.
+        """
         pointer = operation.operands[0]
         shape, order = pointer.type.shape, self.order(pointer)
         share = max(prod(shape) // (self.warps << LANES), 1)
         each = [1] * len(shape)
-        each[order[0]] = min(self._widths[shape, order], share, shape[order[0]])
+        width = self._widths[shape, order]
+        if operation.op != "load":
+            element = pointer.type.element
+            assert isinstance(element, Pointer)
+            width = min(width, max(ACCESS_BYTES // element.to.itemsize, 1))
+        each[order[0]] = min(width, share, shape[order[0]])
         return spread(shape, each, order, self.warps)
 
     def vector(self, operation: Operation, layout: Layout) -> int:

@@ -41,7 +41,7 @@ _WRITES = frozenset(["store", "atomic_rmw", "atomic_cas"])
 #: Operators whose result points into what their first operand points into.
 _POINTING = frozenset("addptr splat broadcast reshape expand_dims permute convert_layout".split())
 #: Without products, bytes of shared memory from which on fewer turns are under way, and what is too much for two.
-_MUCH, _TOO_MUCH = 64 << 10, 96 << 10
+_MUCH, _TOO_MUCH = 48 << 10, 96 << 10
 
 
 @dataclass
@@ -166,8 +166,9 @@ class _Loop:
             return None
         if self.multiplies and not self.feeds_products(load.result):
             return None
-        if self.slice(load.operands) is None:
-            return None
+        needed = self.slice(load.operands)
+        if needed is None or not (self.multiplies or any(needed) or self.body.args[0] in load.operands):
+            return None  # what is the same in each turn is in the nearest cache from the first on
         return _Copied(load, buffer_layout(load.result.type))
 
     def is_zero(self, value: Value) -> bool:

@@ -2,7 +2,8 @@
 
 `ex2.approx` is right to two ulps; what goes into it loses nothing on the way. Divisions and roots that may be an ulp or
 two off are the approximate ones over the full range. Functions of f64, and those of f32 that no instruction is exact
-enough for, are in `doubles`. Neighbours: `elementwise` has the table, `stator.tile.cpu.formulas` what is shared.
+enough for, are NVIDIA's where its library is found, else in `doubles`.
+Neighbours: `elementwise` has the table, `stator.tile.cpu.formulas` what is shared.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ def exp(m: Maker, x: str) -> str:
 
 #: Functions of f32 that are computed in f32, and those of f64 numbers as exact as results in f32 need.
 _IN_SINGLE = {"exp": exp, "exp2": exp2, "log": shared_formulas.log, "log2": shared_formulas.log2}
-#: Functions of f32 that an instruction computes exactly enough, which libdevice's do not take.
-_BY_INSTRUCTION = frozenset(["exp", "exp2"])
 _IN_DOUBLE = {"tanh": shared_formulas.tanh, "erf": shared_formulas.erf}
+#: Functions of f32 that an instruction computes exactly enough, whatever library is there.
+_BY_INSTRUCTION = frozenset(["exp", "exp2"])
 
 
 def in_double(m: Maker, name: str, dtype: DType, *args: str) -> str:

@@ -80,11 +80,13 @@ def test_contiguous_rows_go_in_vectors() -> None:
     assert not [o for o in operations("add") if o.op in ("convert_layout", "barrier")]
 
 
-def test_a_row_is_loaded_as_the_tile_sees_it() -> None:
+def test_a_row_is_loaded_as_the_tile_sees_it_and_stored_in_whole_sectors() -> None:
     found = operations("scaled_rows")
     loads = [o for o in found if o.op == "load"]
     assert [o.result.type.shape for o in loads] == [(16, 64), (64,)] and loads[0].attrs["vector"] == 8
-    assert not [o for o in found if o.op == "convert_layout"]
+    (store,) = [o for o in found if o.op == "store"]
+    converted = [o for o in found if o.op == "convert_layout"]
+    assert store.attrs["vector"] == 4 and [o.result for o in converted] == [store.operands[1]]
 
 
 def test_a_transposed_tile_is_converted_once_and_stored_in_vectors() -> None:

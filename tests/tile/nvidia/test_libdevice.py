@@ -107,20 +107,29 @@ def test_the_library_has_what_is_called(name: str) -> None:
     assert {f"__nv_{name}", f"__nv_{name}f"} <= functions
 
 
+#: Functions that NVIDIA promises no better than so of far from zero, where they swing, in f64.
+SWINGING = dict.fromkeys(("j0", "j1", "jn", "y0", "y1", "yn"), 1e-11)
+
+
 @pytest.mark.gpu
-@pytest.mark.skipif(files.place() is None, reason="there is no libdevice")
 @pytest.mark.parametrize("case", [case for case in cases() if case.op == "extern"], ids=str)
 def test_every_function_runs_and_agrees_with_the_interpreter(case: Case) -> None:
+    """By the library where it is found; where it is not, some functions are refused."""
     expected = case.run()
     module, results = case.module()
     arrays = [np.array(data) for _, data in case.operands]
     arrays += [np.zeros(type_.shape, type_.element.numpy) for type_ in results]
-    run_on_arrays(module, "main", arrays)
+    try:
+        run_on_arrays(module, "main", arrays)
+    except Refused:
+        assert files.place() is None
+        return
     for wanted, found, type_ in zip(expected, arrays[len(case.operands) :], results, strict=True):
         element = type_.element
         assert isinstance(element, DType)
         if element.is_float:
             places = 32 * 2.0**-element.mantissa
-            np.testing.assert_allclose(found, wanted, rtol=places, atol=places)
+            least = max(places, SWINGING.get(case.attrs["symbol"], 0.0))
+            np.testing.assert_allclose(found, wanted, rtol=places, atol=least)
         else:
             np.testing.assert_array_equal(found, wanted)
