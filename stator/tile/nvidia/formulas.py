@@ -27,6 +27,8 @@ _LETTERS = {"float": "f", "double": "d", "i16": "h", "i32": "r", "i64": "l"}
 _LOG2E = 1.4426950408889634
 #: What float32 does not have of log2(e).
 _LOG2E_REST = 1.925963033500011e-08
+#: Bits of the widest integers.
+_WIDE = 64
 #: The first architecture that has instructions for fp8.
 FP8_SINCE = 89
 
@@ -112,10 +114,27 @@ def _high_bits(m: Maker, dtype: DType, attrs: Mapping[str, Any], a: str, b: str)
     return m.code.call(type_, f"llvm.nvvm.mulhi.{name}", (type_, a), (type_, b))
 
 
+def _shift(name: str) -> Row:
+    """Shifts of 64 bits by an instruction, which takes 32 bits of the amount, and all from 64 on as that.
+
+    LLVM leaves out a choice between the result and what is beyond all bits, as the instruction makes it, but cuts the
+    amount to 32 bits first: 1 << 2**32 would be 1.
+    """
+
+    def row(m: Maker, dtype: DType, attrs: Mapping[str, Any], a: str, amount: str) -> str:
+        if dtype.bits != _WIDE or amount.isdigit():
+            return shared.ROWS[name](m, dtype, attrs, a, amount)
+        most = m.convert("trunc", "i64", "i32", m.intrinsic("umin", "i64", amount, str(_WIDE)))
+        letter = "b" if name == "shl" else "s" if dtype.kind == "int" else "u"
+        return instruction(m, f"{name}.{letter}{_WIDE}", "i64", ("i64", a), ("i32", most))
+
+    return row
+
+
 ROWS: dict[str, Row] = {
     **{name: _function(name) for name in ("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf")},
     "div": _single("div.full.f32"), "sqrt": _single("sqrt.approx.f32"), "rsqrt": _single("rsqrt.approx.f32"),
-    "rem": _remainder, "mulhi": _high_bits,
+    "rem": _remainder, "mulhi": _high_bits, "shl": _shift("shl"), "shr": _shift("shr"),
 }  # fmt: skip
 
 

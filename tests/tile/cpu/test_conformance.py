@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -43,7 +45,7 @@ def agree(case: Case) -> bool:
     return True
 
 
-def same(case: Case, type_: Type, wanted: Data, found: Data) -> None:
+def same(case: Case, type_: Type, wanted: Data, found: Data, ulps: Mapping[str, int] = ULPS) -> None:
     dtype = type_.element
     if not isinstance(dtype, DType) or not dtype.is_float or dtype.name == "f8e4b15":
         assert np.array_equal(wanted, found)
@@ -56,4 +58,4 @@ def same(case: Case, type_: Type, wanted: Data, found: Data) -> None:
     with np.errstate(all="ignore"):
         ulp = np.maximum(np.abs(a), 2.0 ** (1 - dtype.bias)) * 2.0**-dtype.mantissa
         off = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b) / ulp)
-    assert off.max(initial=0) <= ULPS.get(case.op, 0)
+    assert off.max(initial=0) <= ulps.get(case.op, 0)

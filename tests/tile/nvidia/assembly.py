@@ -276,6 +276,17 @@ def _reciprocal(x: Array) -> Array:
     return np.where(np.abs(found) < least, np.copysign(np.float32(0), found), found)
 
 
+def _shifted(shift: Any, dtype: Any) -> Any:
+    """Of 64 bits; the amount is unsigned, and of more than 63 bits all are gone, or are the sign."""
+
+    def run(a: Array, amount: Array) -> Array:
+        wide, by = a.view(dtype), amount.view(np.uint32)
+        none = np.where(wide < 0, wide.dtype.type(-1), 0) if dtype is np.int64 and shift is np.right_shift else 0
+        return np.where(by > 63, none, shift(wide, np.minimum(by, 63).astype(dtype))).astype(dtype).view(np.uint64)
+
+    return run
+
+
 SIMPLE = {
     "cvt.rn.bf16x2.f32": _to_bfloats,
     "cvt.rna.tf32.f32": _to_tf32,
@@ -295,5 +306,8 @@ SIMPLE = {
     "prmt.b32": _permuted,
     "mul.wide.u32": lambda a, b: a.view(np.uint32).astype(np.uint64) * b.view(np.uint32),
     "mul.wide.s32": lambda a, b: (a.view(np.int32).astype(np.int64) * b.view(np.int32)).view(np.uint64),
+    "shl.b64": _shifted(np.left_shift, np.uint64),
+    "shr.u64": _shifted(np.right_shift, np.uint64),
+    "shr.s64": _shifted(np.right_shift, np.int64),
     **_directed(),
 }
