@@ -31,6 +31,8 @@ from stator.sizes import Extent, hint
 
 #: A padded tile may have so many times the points of the axis that it covers.
 PADDING = 1.25
+#: How many times the points of a block of columns one of windows may have, to take whole rows.
+_AT_ONCE = 4
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
@@ -252,7 +254,7 @@ def _of_windows(x: int, r: int, width: int, reduced: int, device: Device) -> tup
     place is multiplied by in registers.
     """
     columns, rows = min(device.columns // 2, power_of_two(width)), power_of_two(reduced)
-    return (columns, rows) if columns * rows <= device.column_points * device.waves else (x, r)
+    return (columns, rows) if columns * rows <= device.column_points * _AT_ONCE else (x, r)
 
 
 def _windows(kernel: Kernel) -> int:
