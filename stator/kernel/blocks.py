@@ -13,6 +13,7 @@ Neighbours: `strategies` makes functions by these plans; `decisions` is for vect
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -30,8 +31,8 @@ from stator.sizes import Extent, hint
 
 #: A padded tile may have so many times the points of the axis that it covers.
 PADDING = 1.25
-#: Sums from which on a thread has fewer points, for its registers hold one of each for all of them.
-_MANY_SUMS = 5
+#: How many times the points of a block of columns one of windows may have, to take whole rows.
+_AT_ONCE = 4
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
@@ -237,12 +238,29 @@ def _columns(kernel: Kernel, device: Device) -> BlockPlan:
     few = pieces_of(outer, x) < device.programs  # then each has more threads, and more of what it reads again
     again = few and any(store.space == "inner" for store in kernel.stores)
     r = min(device.column_points * (2 if again else 1) // x, power_of_two(reduced))
+    if _windows(kernel) >= device.many_loads > 0 and type(kernel.reduce_numel) is int:
+        x, r = _of_windows(x, r, width, reduced, device)
     points: tuple[Points, ...] = (Points("x", kernel.axes, x),)
     if any(map(loops, rest)) and -(-width // x) * x <= PADDING * width:
         points = (Points("z", tuple(rest), 1), Points("x", (along,), x))
-    sums = sum([node.op == "reduce" for node in kernel.nodes])
-    each = device.thread_points // 2 if few or sums >= _MANY_SUMS else device.thread_points
+    each = device.thread_points // 2 if few else device.thread_points
     return _reducing(kernel, points, r, _threads(x * r, each, device), device)
+
+
+def _of_windows(x: int, r: int, width: int, reduced: int, device: Device) -> tuple[int, int]:
+    """Columns and rows of a block that reads at many places of a window.
+
+    These share lines, of which halves are read; and rows are taken at once, as a loop over them would keep what each
+    place is multiplied by in registers.
+    """
+    columns, rows = min(device.columns // 2, power_of_two(width)), power_of_two(reduced)
+    return (columns, rows) if columns * rows <= device.column_points * _AT_ONCE else (x, r)
+
+
+def _windows(kernel: Kernel) -> int:
+    """How many places of one memory a kernel reads, at most."""
+    found = Counter([node.attr[0] for node in kernel.nodes if node.op == "load" and node in kernel.inner])
+    return max(found.values(), default=0)
 
 
 def _rows(kernel: Kernel, device: Device) -> BlockPlan:
