@@ -29,7 +29,6 @@ from stator.aot.keeping import Record, counter_of, needs_record
 from stator.aot.metadata import Metadata, Output, TensorSpec
 from stator.aot.results import geometry_of, result, sized
 from stator.aot.symbols import read
-from stator.aot.zeros import owned
 from stator.base import artifacts, faults
 from stator.base.errors import InternalError, Location, StatorError, Unsupported
 from stator.base.files import called_back
@@ -284,8 +283,6 @@ class Bound:
         except Exception as error:
             self.refail(ctx, tangents, error)
             raise
-        if any(tangent is None for tangent in tangents):
-            gradients = owned(gradients)
         return _reached(ctx, self, tangents, gradients) if self.reach else gradients
 
     def refail(self, ctx: Any, tangents: Sequence[Tensor | None], error: Exception) -> None:

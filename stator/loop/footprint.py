@@ -196,10 +196,7 @@ def _bytes(view: View, schedule: Schedule) -> int:
 
 
 def _given(forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: int) -> list[Home]:
-    """Tangents and what forward saved, each until its last reader; one memory may be saved as several values.
-
-    Where a result is one number, a loss, the others have no tangents as a rule: zeros, which take no memory.
-    """
+    """Tangents and what forward saved, each until its last reader; one memory may be saved as several values."""
     lives = lifetimes(backward.steps, [out.buffer for out in backward.outputs if isinstance(out, View)])
     results = _results(forward)
     ends: dict[str, int] = {}
@@ -207,9 +204,7 @@ def _given(forward: Schedule, backward: Schedule, kept: Sequence[Kept], given: i
         if name := results[place.output]:
             last = lives.get(backward.inputs[place.input].name, (0, 0))[1]
             ends[name] = max(ends.get(name, 0), last)
-    came = backward.inputs[given:]
-    losses = [t for t in came if not t.size and t.dtype != "bool"]
-    tangents = [(hint(t.nbytes), 0, lives.get(t.name, (0, 0))[1]) for t in losses or came]
+    tangents = [(hint(t.nbytes), 0, lives.get(t.name, (0, 0))[1]) for t in backward.inputs[given:]]
     saved = [(hint(forward.buffers[name].nbytes), 0, last) for name, last in ends.items()]
     return [*tangents, *saved]
 

@@ -24,7 +24,6 @@ from stator.base.store import Store
 from stator.runtime.artifact import Unit
 from stator.runtime.toolchain import open_store
 from stator.targets.cuda import driver
-from stator.targets.cuda import zeros as _zeros  # noqa: F401  (fills the table)
 from stator.targets.cuda.binaries import ANYWHERE, ROUND, WIDE, Source, begin, binary, launches, texts
 from stator.targets.cuda.platform import current
 from stator.targets.cuda.workers import Target, workers
