@@ -61,3 +61,12 @@ def _most(atom: object) -> Bound:
         case FloorDiv() if atom.inner.nonnegative and atom.inner.high is not None:
             return atom.inner.high // atom.divisor
     return None
+
+
+def disjoint(one: Index, other: Index) -> bool:
+    """Whether no point of one index is a point of the other, by their bounds modulo some stride."""
+    for stride in [0, *{c for _, c in one.terms if less(1, c)}]:
+        (low, high), (bottom, top) = ((i % stride if stride != 0 else i).bounds() for i in (one, other))
+        if less(high, bottom) or less(top, low):
+            return True
+    return False

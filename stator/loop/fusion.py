@@ -18,9 +18,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from stator.base.device import Device
-from stator.loop.collision import scatters
+from stator.loop.collision import disjoint, scatters
 from stator.loop.deps import Facts, NestFacts, facts_of, lies_across
-from stator.loop.extent import less
 from stator.loop.index import Index
 from stator.loop.mixed import by_rows, is_kept, map_onto, pieces_of
 from stator.loop.nest import Extern
@@ -595,15 +594,6 @@ def escapes(name: str, inside: int, facts: Facts) -> bool:
     if name in facts.kept or name in facts.special:
         return True
     return any(not inside >> reader & 1 for reader in facts.readers.get(name, ()))
-
-
-def disjoint(one: Index, other: Index) -> bool:
-    """Whether no point of one index is a point of the other, by their bounds modulo some stride."""
-    for stride in [0, *{c for _, c in one.terms if less(1, c)}]:
-        (low, high), (bottom, top) = ((i % stride if stride != 0 else i).bounds() for i in (one, other))
-        if less(high, bottom) or less(top, low):
-            return True
-    return False
 
 
 def _mapped(indices: Iterable[Index], found: AxisMap) -> list[Index]:
