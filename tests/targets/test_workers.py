@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from stator.targets.cuda import worker
 from stator.targets.cuda import workers as pool
 from stator.targets.cuda.workers import WorkerDied, Workers
 
@@ -184,3 +185,28 @@ def test_a_forked_child_has_its_own(make: Callable[..., Workers], monkeypatch: p
     assert os.waitpid(child, 0)[1] == 0
     assert same == "False" and int(number) != before == ask(mine)[0]["worker"]
     mine.close()
+
+
+@pytest.mark.parametrize(("stages", "compiled"), [(4, [4, 3]), (3, [3]), (9, [9, 8, 7, 6, 5, 4, 3]), (None, [None])])
+def test_a_kernel_has_no_more_stages_than_shared_memory_holds(
+    monkeypatch: pytest.MonkeyPatch, stages: int | None, compiled: list[int | None]
+) -> None:
+    tried: list[int | None] = []
+
+    def compiling(job: dict[str, Any]) -> dict[str, Any]:
+        options = job["launch"]["options"]
+        tried.append(options.get("num_stages"))
+        assert options["num_warps"] == 8 and job["launch"]["types"] == ("*fp32",)
+        return {"shared": 70_000 * (tried[-1] or 5)}
+
+    monkeypatch.setattr(worker, "_compiled", compiling)
+    options = {"num_warps": 8} | ({} if stages is None else {"num_stages": stages})
+    found = worker.compile_kernel({"launch": {"types": ("*fp32",), "options": options}, "target": ("cuda", 90, 32)})
+    assert tried == compiled and found["shared"] == 70_000 * (compiled[-1] or 5)
+
+
+def test_one_stage_may_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launch says so."""
+    monkeypatch.setattr(worker, "_compiled", lambda job: {"shared": 1 << 20})
+    job = {"launch": {"options": {"num_stages": 2}}, "target": ("cuda", 90, 32)}
+    assert worker.compile_kernel(job)["shared"] == 1 << 20

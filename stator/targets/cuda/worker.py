@@ -37,6 +37,8 @@ BINARIES = {"cuda": "cubin", "hip": "hsaco"}
 #: What the compiler is told of every kernel whose launch says nothing else: functions of libdevice take and give
 #: numbers below the normal ones as eager's kernels do, for as many instructions, or three more.
 OPTIONS: dict[str, dict[str, Any]] = {"cuda": {"enable_reflect_ftz": False}, "hip": {}}
+#: Bytes of shared memory that a program may have on NVIDIA's architectures.
+SHARED_BYTES = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
 #: What a server compiles before anybody asks for something.
 SMALL = {
     "text": "import triton\n\n@triton.jit\ndef small(p):\n    triton.language.store(p, 1)\n",
@@ -49,7 +51,26 @@ SMALL = {
 
 
 def compile_kernel(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The binary of a job, in this process; raises what the compiler raises."""
+    """The binary of a job, in this process; raises what the compiler raises.
+
+    A launch that asks for more shared memory than there is would be refused. How much a kernel takes only its compiler
+    knows, so one that takes too much is compiled with fewer stages.
+    """
+    launch, made = job["launch"], _compiled(job)
+    for stages in reversed(range(1, launch["options"].get("num_stages", 1))):
+        if made["shared"] <= _shared_bytes(job["target"]):
+            break
+        made = _compiled({**job, "launch": {**launch, "options": {**launch["options"], "num_stages": stages}}})
+    return made
+
+
+def _shared_bytes(target: Sequence[Any]) -> float:
+    """What a program may have; no limit where it is not known."""
+    kind, architecture, _ = target
+    return SHARED_BYTES.get(architecture, float("inf")) if kind == "cuda" else float("inf")
+
+
+def _compiled(job: Mapping[str, Any]) -> dict[str, Any]:
     if job.get("compiler") in COMPILERS:
         made_by = importlib.import_module(COMPILERS[job["compiler"]])  # which takes no Triton, and no torch
         found: dict[str, Any] = made_by.compile_job(job)
