@@ -234,6 +234,7 @@ def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -
 
     theirs = torch.cuda.CUDAGraph(keep_graph=True)
     graph, memory = Graph(pool, theirs), cast(Any, pool.id)
+    trivial = torch.zeros(1, device=side.device)  # made before, as there may be no memory left when it is queued
     theirs.capture_begin(pool=memory, capture_error_mode="thread_local")
     try:
         yield graph
@@ -245,9 +246,11 @@ def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -
             _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
             _forget_error()
             _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
-        torch.zeros(1, device=side.device)
-        theirs.capture_end()
-        theirs.reset()
+        try:
+            trivial.zero_()
+        finally:
+            theirs.capture_end()
+            theirs.reset()
         raise
     theirs.capture_end()
     theirs.instantiate()
