@@ -38,7 +38,7 @@ class Model:
     classes: int = 0
     loss: Callable[[Any, Tensor], Tensor] | None = None
     #: Roughly, of training: how much of the device's memory is taken, so that not too many run side by side.
-    gib: int = 4
+    gib: int = 6
 
 
 def _registered(name: str) -> Callable[[], nn.Module]:
@@ -99,7 +99,7 @@ def _image_model(name: str, timm_name: str, batch: int = 32) -> Model:
 
 
 _ALL = (
-    Model("bert", _registered("bert"), _tokens(512), 16, 16, 4),
+    Model("bert", _registered("bert"), _tokens(512), 16, 16, 4, gib=8),
     _image_model("resnet50", "resnet50"),
     Model("gpt2", _registered("gpt2"), _tokens(512), 8, 8),
     Model("llama-160m", _registered("llama"), _tokens(512), 8, 8),
