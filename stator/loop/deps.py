@@ -26,6 +26,8 @@ from stator.sizes import hint
 SHORT_TERMS = 256
 #: Elements that lie in a line.
 LINE = 16
+#: A buffer of fewer elements than this part of the points that read it stays in a cache.
+CACHED = 8
 #: Dot products whose readers are computed one by one too, rather than in a kernel of their own.
 FEW_DOTS = 512
 #: The indices that a node reads, by buffer, and its expression nodes.

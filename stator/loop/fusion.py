@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from stator.base.device import Device
 from stator.loop.collision import disjoint, scatters
-from stator.loop.deps import Facts, NestFacts, facts_of, lies_across
+from stator.loop.deps import CACHED, Facts, NestFacts, facts_of, lies_across
 from stator.loop.index import Index
 from stator.loop.mixed import by_rows, is_kept, map_onto, pieces_of
 from stator.loop.nest import Extern
@@ -37,8 +37,6 @@ _WINDOW = 4
 _PRODUCTS = 2
 #: A tensor with so many times the elements that are scattered into it is large beside what these are made of.
 FEW = 32
-#: A buffer of fewer elements than this part of a kernel's points stays in a cache.
-CACHED = 8
 
 
 class Refusal(Enum):

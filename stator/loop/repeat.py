@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import count
 
 from stator.base.device import Device
-from stator.loop.deps import Facts, analyse
+from stator.loop.deps import CACHED, Facts, analyse
 from stator.loop.expr import Expr, Rewriter, load
 from stator.loop.fusion import FusionPlan, Group, decide, escapes
 from stator.loop.index import Index
@@ -27,8 +27,6 @@ from stator.sizes import hint
 
 #: How often it is decided anew without what did not join.
 _ROUNDS = 3
-#: A buffer of fewer elements than this part of a nest's points stays in a cache.
-CACHED = 8
 
 
 def repeat(plan: FusionPlan, device: Device) -> FusionPlan:
