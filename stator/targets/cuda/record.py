@@ -17,6 +17,7 @@ from stator.base.device import Device
 from stator.base.store import Store, key_of
 from stator.targets.cuda.platform import NVIDIA, Platform, current
 from stator.targets.cuda.toolchain import KIND, number
+from stator.targets.cuda.worker import SHARED_BYTES
 
 #: Of a window that a kernel of ours convolves each channel with.
 DEPTHWISE_TAPS = 49
@@ -31,10 +32,10 @@ def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
         loop_points=4096, thread_points=16, block_bytes=2048, thread_bytes=32, many_loads=8, much_work=256,
         line_bytes=256, short_axis=4, min_row=1 << 16, min_rows=32, parts_online=True, row_parts=528, row_stages=3,
         packs=True, repeats=True, narrows=True, gathers_pools=True, product_work=1 << 16, tile_products=True,
-        tile_sums=4096, core_registers=1 << 16, shared_bytes=227 << 10, product_rate=9.9e14, assembly=platform.assembly,
-        convolves_innermost=platform is NVIDIA, depthwise_taps=DEPTHWISE_TAPS if platform is NVIDIA else 0,
-        pads_products=platform is NVIDIA, atomics=platform.atomics,
-        wide_products=platform is NVIDIA,
+        tile_sums=4096, core_registers=1 << 16, shared_bytes=SHARED_BYTES[90], product_rate=9.9e14,
+        assembly=platform.assembly, convolves_innermost=platform is NVIDIA, pads_products=platform is NVIDIA,
+        depthwise_taps=DEPTHWISE_TAPS if platform is NVIDIA else 0, wide_products=platform is NVIDIA,
+        atomics=platform.atomics,
     )  # fmt: skip
 
 
