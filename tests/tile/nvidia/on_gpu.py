@@ -12,9 +12,10 @@ import torch
 
 from stator.tile.cpu.refused import Refused
 from stator.tile.ir.core import Module
+from stator.tile.ir.types import Type
 from stator.tile.nvidia.launch import Kernel
 from tests.tile.cpu.test_conformance import ULPS, same
-from tests.tile.interpret.cases import Case
+from tests.tile.interpret.cases import Case, Data
 from tests.tile.interpret.compare import Arguments, by_ir
 from tests.tile.ir.programs import random_module
 from tests.tile.nvidia.emulated import live_arrays
@@ -79,18 +80,24 @@ def code_of(module: Module, name: str) -> Any:
     return Copied(module, name)
 
 
-def agree(case: Case) -> bool:
-    """Whether there is code for a case; AssertionError where it gives something else than the interpreter."""
+def outcomes(case: Case) -> list[tuple[Data, Data, Type]]:
+    """Of each result of a case what the interpreter gives, what a GPU gives, and its type; Refused without code."""
     expected = case.run()
     module, results = case.module()
     arrays = [np.array(data) for _, data in case.operands]
     arrays += [np.zeros(type_.shape, type_.element.numpy) for type_ in results]
+    run_on_arrays(module, "main", arrays)
+    return list(zip(expected, arrays[len(case.operands) :], results, strict=True))
+
+
+def agree(case: Case) -> bool:
+    """Whether there is code for a case; AssertionError where it gives something else than the interpreter."""
     try:
-        run_on_arrays(module, "main", arrays)
+        found_by = outcomes(case)
     except Refused as refused:
         assert str(refused).split(" (")[0].split(":")[0] in REFUSED
         return False
-    for wanted, found, type_ in zip(expected, arrays[len(case.operands) :], results, strict=True):
+    for wanted, found, type_ in found_by:
         if not agree_with_tf32(case, wanted, found):
             same(case, type_, wanted, found, ON_GPU)
     return True

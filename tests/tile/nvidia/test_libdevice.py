@@ -18,7 +18,7 @@ from stator.tile.nvidia import libdevice, ptx
 from tests.tile.conformance import cases
 from tests.tile.interpret.cases import Case
 from tests.tile.nvidia.emulated import text_of
-from tests.tile.nvidia.on_gpu import run_on_arrays
+from tests.tile.nvidia.on_gpu import outcomes
 
 #: Two functions that call a third one, and what asks whether numbers below the normal ones are flushed.
 LIBRARY = """
@@ -115,16 +115,12 @@ SWINGING = dict.fromkeys(("j0", "j1", "jn", "y0", "y1", "yn"), 1e-11)
 @pytest.mark.parametrize("case", [case for case in cases() if case.op == "extern"], ids=str)
 def test_every_function_runs_and_agrees_with_the_interpreter(case: Case) -> None:
     """By the library where it is found; where it is not, some functions are refused."""
-    expected = case.run()
-    module, results = case.module()
-    arrays = [np.array(data) for _, data in case.operands]
-    arrays += [np.zeros(type_.shape, type_.element.numpy) for type_ in results]
     try:
-        run_on_arrays(module, "main", arrays)
+        found_by = outcomes(case)
     except Refused:
         assert files.place() is None
         return
-    for wanted, found, type_ in zip(expected, arrays[len(case.operands) :], results, strict=True):
+    for wanted, found, type_ in found_by:
         element = type_.element
         assert isinstance(element, DType)
         if element.is_float:
