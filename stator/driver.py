@@ -29,7 +29,7 @@ from stator.compiled import Compiled
 from stator.fingerprint import graph_key
 from stator.inspect import graph_file
 from stator.inspect.question import Question
-from stator.patterns import masks, short
+from stator.patterns import biased, masks
 from stator.patterns.rewrite import rewrite
 from stator.recording import record_plan
 from stator.runtime import GraphArtifact, link
@@ -49,7 +49,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
         try:
             start = time.perf_counter()
             with log.span("patterns"):
-                rewritten = short.choose(masks.simplify(rewrite(gm)))
+                rewritten = biased.choose(masks.simplify(rewrite(gm)))
             if rewritten is not gm:
                 artifacts.stage("rewritten", lambda: graph_file.captured(rewritten, example_inputs), "py")
             if log.wanted(log.FUSION):

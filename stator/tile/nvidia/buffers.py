@@ -48,7 +48,7 @@ def local_permute(w: Writer, o: Operation) -> Results:
     return [w.get(o.operands[0])]
 
 
-class Places:
+class Addresses:
     """Where a thread's vectors lie in a buffer."""
 
     def __init__(
@@ -93,15 +93,15 @@ def convert_layout(w: Writer, o: Operation) -> Results:
     if not isinstance(plan, ThroughShared):
         return [fetch(w, element, values, w.places(source), w.places(o.result))]
     w.exchange(plan.shared.size * size)
-    at = Places(w, str(w.base), plan.store.lane, plan.store.warp, plan.shared, size)
+    at = Addresses(w, str(w.base), plan.store.lane, plan.store.warp, plan.shared, size)
     for vector in plan.store.vectors:
         w.put(element, [values[registers[0]] for registers in vector.registers], at.at(vector.offset))
     w.barrier()
-    at = Places(w, str(w.base), plan.load.lane, plan.load.warp, plan.shared, size)
+    at = Addresses(w, str(w.base), plan.load.lane, plan.load.warp, plan.shared, size)
     return [_loaded(w, element, plan.load, at, w.places(o.result).count)]
 
 
-def _loaded(w: Writer, element: Element, plan: Access, places: Places, count: int) -> Registers:
+def _loaded(w: Writer, element: Element, plan: Access, places: Addresses, count: int) -> Registers:
     found = [""] * count
     for vector in plan.vectors:
         loaded = w.take(element, plan.width, places.at(vector.offset))
@@ -111,11 +111,11 @@ def _loaded(w: Writer, element: Element, plan: Access, places: Places, count: in
     return found
 
 
-def _places(w: Writer, value: Value, layout: Layout, start: Base | None = None) -> tuple[Access, Places, DType]:
+def _places(w: Writer, value: Value, layout: Layout, start: Base | None = None) -> tuple[Access, Addresses, DType]:
     dtype, shared = content(value.type), buffer(value.type)
     plan = plan_access(layout, shared, dtype.itemsize, start)
     (base,) = w.get(value)
-    return plan, Places(w, base, plan.lane, plan.warp, shared, dtype.itemsize), dtype
+    return plan, Addresses(w, base, plan.lane, plan.warp, shared, dtype.itemsize), dtype
 
 
 @operation("local_store")
@@ -154,7 +154,7 @@ def _matrices(w: Writer, source: Value, plan: Matrices, layout: Layout) -> Regis
     """Words of two neighbouring registers, of one, two or four matrices of 8 by 8 at a time."""
     dtype = content(source.type)
     (base,) = w.get(source)
-    places = Places(w, base, plan.lane, plan.warp, buffer(source.type), dtype.itemsize)
+    places = Addresses(w, base, plan.lane, plan.warp, buffer(source.type), dtype.itemsize)
     found = [""] * (layout.registers // 2)
     for offset, words in plan.groups:
         count = len(words)

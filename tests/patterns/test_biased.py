@@ -15,7 +15,7 @@ from stator import lowering, passes, prims
 from stator.aot.partition import partition
 from stator.aot.trace import trace
 from stator.loop.nest import Extern
-from stator.patterns import short
+from stator.patterns import biased
 from stator.targets import typical
 
 HALF = torch.bfloat16
@@ -73,10 +73,10 @@ def test_calls(
 ) -> None:
     with torch.autocast("cpu", HALF):
         gm, _ = captured(lambda q, b: attend(q, b, **options), *inputs)
-    assert short.choose(gm) is gm  # on the host
-    monkeypatch.setattr(short, "HOST", "none")
-    targets = [node.target for node in short.choose(gm).graph.nodes]
-    assert (short.KERNEL in targets, F.scaled_dot_product_attention in targets) == (taken, not taken)
+    assert biased.choose(gm) is gm  # on the host
+    monkeypatch.setattr(biased, "HOST", "none")
+    targets = [node.target for node in biased.choose(gm).graph.nodes]
+    assert (biased.KERNEL in targets, F.scaled_dot_product_attention in targets) == (taken, not taken)
 
 
 @pytest.mark.parametrize("length", [48, 49, 96])
@@ -87,10 +87,10 @@ def test_rows_of_the_bias_are_aligned_in_memory(
     """Also where the values lie elsewhere too, in rows that are not."""
     if length > 64 and made is bias:
         pytest.skip("cuDNN's kernel takes it")
-    monkeypatch.setattr(short, "HOST", "none")
+    monkeypatch.setattr(biased, "HOST", "none")
     gm, inputs = captured(attend, query(length), made(length))
     joint = trace(
-        short.choose(gm), inputs, decompositions=prims.DECOMPOSITIONS, random_operators=prims.RANDOM_OPERATORS
+        biased.choose(gm), inputs, decompositions=prims.DECOMPOSITIONS, random_operators=prims.RANDOM_OPERATORS
     )
     parts = partition(joint)
     assert parts.backward is not None
@@ -104,9 +104,9 @@ def test_rows_of_the_bias_are_aligned_in_memory(
 def test_not_where_results_are_to_be_the_same_in_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's gradients are not."""
     gm, _ = captured(attend, query(65), turned(65))
-    monkeypatch.setattr(short, "HOST", "none")
+    monkeypatch.setattr(biased, "HOST", "none")
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
-    assert short.choose(gm) is gm
+    assert biased.choose(gm) is gm
 
 
 @pytest.mark.gpu
