@@ -235,6 +235,27 @@ def test_attention_and_convolutions(machine: Machine, dtype: torch.dtype) -> Non
     torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
 
 
+def test_recordings_that_draw_take_turns(machine: Machine, recordings: Count) -> None:
+    """Operators that draw are captured by PyTorch, and one recording goes before the next one is made."""
+
+    def fn(x: Tensor) -> Tensor:
+        q = (x * 1.5).view(2, 2, 32, 16)
+        return (F.scaled_dot_product_attention(q, q, q, dropout_p=0.25) * 2).sin()
+
+    compiled = machine.compile(fn)
+    kept = []
+    with torch.no_grad():
+        for seed in range(12):
+            x = machine.randn(2, 32, 32, dtype=torch.bfloat16)
+            kept.append(x)  # inputs move
+            torch.manual_seed(seed)
+            found = compiled(x)
+            torch.manual_seed(seed)
+            torch.testing.assert_close(found, fn(x), atol=2e-2, rtol=2e-2)
+    assert recordings() >= 2
+    assert torch.rand(3, device=machine.device).isfinite().all(), "the generator is nobody's"
+
+
 def test_several_devices(machine: Machine) -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("there is one device")

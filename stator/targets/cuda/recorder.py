@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from stator.base import collector
 
@@ -229,30 +229,34 @@ def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -
 
     PyTorch does not end a capture that the driver refuses to end: its generator would go on as if it were under way. So
     the driver's is ended here, and PyTorch ends another one in its place, in which something trivial is queued.
+    Memory comes from the pool as in `_capturing`: given to PyTorch's capture, a pool could be that of no other one once
+    this graph is gone, since PyTorch's allocator for memory of the host takes the pool for closed then. The capture's
+    own pool has nothing in it.
     """
     import torch
 
     theirs = torch.cuda.CUDAGraph(keep_graph=True)
-    graph, memory = Graph(pool, theirs), cast(Any, pool.id)
+    graph = Graph(pool, theirs)
     trivial = torch.zeros(1, device=side.device)  # made before, as there may be no memory left when it is queued
-    theirs.capture_begin(pool=memory, capture_error_mode="thread_local")
-    try:
-        yield graph
-        if _is_spoiled(side):
-            raise RuntimeError("what was queued has ended the capture")
-    except BaseException:
-        if _is_spoiled(side):
-            stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
-            _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
-            _forget_error()
-            _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+    with torch.cuda.use_mem_pool(pool, side.device_index):
+        theirs.capture_begin(capture_error_mode="thread_local")
         try:
-            trivial.zero_()
-        finally:
-            theirs.capture_end()
-            theirs.reset()
-        raise
-    theirs.capture_end()
+            yield graph
+            if _is_spoiled(side):
+                raise RuntimeError("what was queued has ended the capture")
+        except BaseException:
+            if _is_spoiled(side):
+                stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
+                _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
+                _forget_error()
+                _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+            try:
+                trivial.zero_()
+            finally:
+                theirs.capture_end()
+                theirs.reset()
+            raise
+        theirs.capture_end()
     theirs.instantiate()
     graph.raw, graph.executable = theirs.raw_cuda_graph(), theirs.raw_cuda_graph_exec()
 
