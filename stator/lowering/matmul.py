@@ -144,16 +144,26 @@ def _saves_a_pass(context: Context) -> bool:
         node = rest.pop()
         readers = _readers(node)
         taken = [user for user in readers if _line(user) is None]
-        if any(not _is_plain(user, product) for user in taken):
-            stored = True  # in memory there, for whatever else reads it
-            continue
         computed = [user for user in readers if user not in taken]
+        if any(not _is_plain(user, product) for user in taken):
+            stored = True  # in memory there, for what does not join the product
+            if any(_joins_costly(user, node, product) for user in computed):
+                return False
+            continue
         if not all(_is_cheap(line) and _is_as_large(user, product) for user in computed if (line := _line(user))):
             return False
         if any(_brings_costly(user, node, product) for user in computed):
             return False
         rest.extend(computed)
     return False
+
+
+def _joins_costly(user: Node, node: Node, product: Node) -> bool:
+    """Whether what reads a stored value of the product's kernel would join it, as it is pointwise, and is costly."""
+    line = _line(user)
+    if line is None or line.kind != "pointwise" or not _is_as_large(user, product):
+        return False
+    return not _is_cheap(line) or _brings_costly(user, node, product)
 
 
 def _brings_costly(user: Node, node: Node, product: Node) -> bool:
@@ -173,7 +183,7 @@ def _brings_costly(user: Node, node: Node, product: Node) -> bool:
             continue
         line = _line(given)
         in_memory = any(_line(reader) is None for reader in _readers(given))
-        if line is None or line.kind not in ("pointwise", "view") or in_memory:
+        if line is None or line.kind not in ("pointwise", "view", "random") or in_memory:
             continue
         if not _is_cheap(line) or len(seen) > READERS:
             return True

@@ -34,6 +34,13 @@ def on_gpu(fn: Callable[..., Any], *sizes: tuple[int, ...]) -> Program:
     return lower(gm, "test", typical("cuda"))
 
 
+def uniform(*size: int) -> Tensor:
+    """Random numbers as a graph with gradients draws them, from a seed."""
+    return torch.ops.stator.random(
+        torch.zeros(1, dtype=torch.int64), 0, size, kind="uniform", dtype=torch.float32, device=torch.device("cpu")
+    )
+
+
 def ours(program: Program) -> int:
     nests = [node for node in program.nodes if isinstance(node, Nest)]
     return sum(contraction([nest.value], nest.axes, nest.reduce_axes) is not None for nest in nests)
@@ -64,6 +71,31 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = 
         lambda x, w, g, v: ((x @ w) * (e := torch.exp(g)), e @ v),
         ((2048, 256), (256, 1024), (2048, 1024), (1024, 4096)),
         1,
+    ),
+    "a stored result with a cheap reader": (
+        lambda x, w, v: ((y := F.relu(F.linear(x, w))) @ v, y + 1),
+        ((2048, 256), (1024, 256), (1024, 64)),
+        1,
+    ),
+    "a stored result with a costly reader": (
+        lambda x, w, v: ((y := F.relu(F.linear(x, w))) @ v, y.exp()),
+        ((2048, 256), (1024, 256), (1024, 64)),
+        0,
+    ),
+    "a stored result with a costly factor": (
+        lambda x, w, v, g: ((y := F.relu(F.linear(x, w))) @ v, y * torch.exp(g)),
+        ((2048, 256), (1024, 256), (1024, 64), (2048, 1024)),
+        0,
+    ),
+    "a stored result with norms": (
+        lambda x, w, v: ((y := F.relu(F.linear(x, w))) @ v, F.softmax(y, -1)),
+        ((2048, 256), (1024, 256), (1024, 64)),
+        1,
+    ),
+    "a dropout": (
+        lambda x, w, v: (F.relu(F.linear(x, w)) * (uniform(2048, 1024) >= 0.1)) @ v,
+        ((2048, 256), (1024, 256), (1024, 64)),
+        0,
     ),
     "odd columns": (F.linear, ((512, 256), (1025, 256)), 1),
     "odd terms": (F.linear, ((512, 255), (1025, 255)), 0),
