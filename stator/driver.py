@@ -49,7 +49,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options:
         try:
             start = time.perf_counter()
             with log.span("patterns"):
-                rewritten = biased.choose(masks.simplify(rewrite(gm)))
+                rewritten = biased.choose(masks.simplify(rewrite(gm)), options.cudagraphs)
             if rewritten is not gm:
                 artifacts.stage("rewritten", lambda: graph_file.captured(rewritten, example_inputs), "py")
             if log.wanted(log.FUSION):

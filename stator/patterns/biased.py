@@ -31,9 +31,13 @@ HALVES = (torch.bfloat16, torch.float16)
 _KEYS, _WIDTH, _WIDEST, _ALIGNMENT = 64, 64, 128, 16
 
 
-def choose(gm: fx.GraphModule) -> fx.GraphModule:
-    """The graph with such calls as calls of that kernel; the same object where there are none."""
-    wanted = {node for node in gm.graph.nodes if _is_taken(node)}
+def choose(gm: fx.GraphModule, recorded: bool = False) -> fx.GraphModule:
+    """The graph with such calls as calls of that kernel; the same object where there are none.
+
+    `recorded`: calls are kept by the device. The kernel gives a seed in the host's memory, so a recording is cut at it,
+    which takes the host longer than products take the device.
+    """
+    wanted = {node for node in gm.graph.nodes if _is_taken(node, recorded)}
     if not wanted or not torch._C._get_mem_efficient_sdp_enabled():
         return gm
     graph, nodes = fx.Graph(), dict[fx.Node, fx.Node]()
@@ -45,7 +49,7 @@ def choose(gm: fx.GraphModule) -> fx.GraphModule:
     return found
 
 
-def _is_taken(node: fx.Node) -> bool:
+def _is_taken(node: fx.Node, recorded: bool) -> bool:
     if node.target is not F.scaled_dot_product_attention:
         return False
     q, k, v, bias = values = [tensor(argument(node, name)) for name in ("query", "key", "value", "attn_mask")]
@@ -59,7 +63,7 @@ def _is_taken(node: fx.Node) -> bool:
     result = tensor(node)
     if result is None or min(sizes) <= 0 or q.shape[3] % 8 or v.shape[3] % 8:
         return False
-    if _lies_apart(bias) and not torch.are_deterministic_algorithms_enabled():
+    if _lies_apart(bias) and not recorded and not torch.are_deterministic_algorithms_enabled():
         return max(q.shape[3], v.shape[3]) <= _WIDEST and (_heads_inside(result) or result.is_contiguous())
     few = max(*q.shape[2:], *k.shape[2:]) <= max(_KEYS, _WIDTH) and max(q.shape[3], v.shape[3]) <= _WIDTH
     return few and _heads_inside(result)

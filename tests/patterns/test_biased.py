@@ -101,10 +101,11 @@ def test_rows_of_the_bias_are_aligned_in_memory(
         assert view.size == (8, 3, length, length) and view.stride[2] % 16 == 0 and view.stride[3] == 1
 
 
-def test_not_where_results_are_to_be_the_same_in_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's gradients are not."""
+def test_not_where_calls_are_recorded_or_results_the_same_in_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's seed is the host's, and its gradients are not the same."""
     gm, _ = captured(attend, query(65), turned(65))
     monkeypatch.setattr(biased, "HOST", "none")
+    assert biased.choose(gm) is not gm and biased.choose(gm, recorded=True) is gm
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
     assert biased.choose(gm) is gm
 
