@@ -21,7 +21,7 @@ import torch
 from stator.base.device import HOST
 from stator.graphs.scores import ATTEND, SCORES
 from stator.loop import expr as e
-from stator.loop.attention import TENSORS, WIDEST, Attention, apart, axes, given, shortened
+from stator.loop.attention import EXACT, PER_ROW, TENSORS, WIDEST, Attention, apart, axes, given, shortened
 from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, kernel
@@ -241,7 +241,7 @@ def _forward(context: Context, out: Sequence[Any], asked: _Call) -> Any:
 def _backward(
     context: Context, out: Sequence[Any], asked: _Call, grad: LazyTensor, o: LazyTensor, logs: LazyTensor
 ) -> Any:
-    """The gradients that are read, in two kernels."""
+    """The gradients that are read, in two kernels; the second one takes what the first one finds out, if it does."""
     if not takes_ours(context, asked) or any(x.raw is not None for x in (grad, o, logs)):
         return None
     read = read_results(context.node, len(out))
@@ -255,10 +255,15 @@ def _backward(
     delta = context.reduce(size, [3], "f32", body, False)
     values = {"q": asked.q, "k": asked.k, "v": asked.v, "g": grad, "l": logs, "delta": delta}
     dq, dk, dv = [_buffer(context, one) for one in out[:3]]
+    written = {"dq": dq}
+    if not context.rounds and read >= {0, 1}:
+        written[EXACT] = context.buffer(asked.q.size[:3], contiguous(asked.q.size[:3]), "f32")
+        _launch(context, "queries", asked, values, written, ())
+        values["delta"] = placed(asked.q.size[:3], Place(written[EXACT], written[EXACT].stride))
     if read & {1, 2}:
         _launch(context, "keys", asked, values, {"dk": dk, "dv": dv}, ())
-    if 0 in read:
-        _launch(context, "queries", asked, values, {"dq": dq}, ())
+    if 0 in read and EXACT not in written:
+        _launch(context, "queries", asked, values, written, ())
     made = [_value(one, buffer) for one, buffer in zip(out[:3], (dq, dk, dv), strict=True)]
     kept = [value if i in read else None for i, value in enumerate(made)]
     return (*kept, *[None] * (len(out) - 3))
@@ -276,7 +281,7 @@ def _launch(
     read, _ = TENSORS[kind]
     views = [context.view(values[name]) for name in read]
     lying: list[tuple[str, View | Buffer]] = [*zip(read, views, strict=True), *written.items()]
-    strides = [(name, tuple(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
+    strides = [(name, tuple(x.stride)[: 3 if name in PER_ROW else 4]) for name, x in lying]
     score, causal, extra = _score(context, asked, len(views))
     views += extra
     batches, _, queries, _ = asked.q.size
@@ -284,7 +289,7 @@ def _launch(
     attention = Attention(
         kind, asked.q.dtype, batches, heads, heads // shared, queries, asked.k.size[2], width, depth,
         tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), causal, score, len(spares),
-        written["l"].size[2] if "l" in written else queries,
+        written["l"].size[2] if "l" in written else queries, EXACT in written,
     )  # fmt: skip
     buffers = [*written.values(), *spares]
     made, sizes = _kernel(context, attention, views, buffers)
