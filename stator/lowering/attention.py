@@ -3,9 +3,10 @@
 The operators of flash, memory-efficient and cuDNN attention compute the same and keep the same logarithms of sums, so
 either half may be ours while the other one is a library's. By rule they are ours where PyTorch chose its flash or its
 memory-efficient kernels, which take 1.3 to 1.6 times as long on an H100 (docs/benchmarks.md), and cuDNN's where it
-chose those; under the option `autotune` whatever was faster on this machine (`stator/tuning.py`). Dropout, gradients
-of a bias, double precision and rows of more than 256 elements are the library's. A bias is computed where it is added,
-if no other kernel needs it in memory.
+chose those; under the option `autotune` whatever was faster on this machine (`stator/tuning.py`). Where roundings are
+left out, gradients of few keys are ours instead of cuDNN's too: a library's are no better than the result was rounded.
+Dropout, gradients of a bias, double precision and rows of more than 256 elements are the library's. A bias is computed
+where it is added, if no other kernel needs it in memory.
 Neighbours: `loop/attention.py` is what is made, `product.py` has the other operators that libraries compute too.
 """
 
@@ -32,11 +33,13 @@ from stator.lowering.extern import call, extern, read_results
 from stator.lowering.product import TAKES_LOOP
 from stator.lowering.table import lowers, replaces
 from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, over, placed
-from stator.sizes import Condition, Extent, Symbol, prove
+from stator.sizes import Condition, Extent, Symbol, hint, prove
 from stator.sizes.strides import contiguous, span
 
 #: Weight of a bias up to which it is computed where it is added.
 CHEAP = 16
+#: Keys up to which gradients without roundings are worth what they take longer than cuDNN's.
+FEW_KEYS = 512
 #: Elements of a batch: positions within one have 32 bits.
 MOST = 2**31
 
@@ -111,7 +114,8 @@ def cudnn_backward(
     logs: LazyTensor, seed: Any, offset: Any, attn_bias: LazyTensor | None, cum_q: Any, cum_k: Any, max_q: Any,
     max_k: Any, dropout_p: float, is_causal: bool, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    return _backward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, False), grad, o, logs)
+    by_rule = not context.rounds and hint(k.size[2]) <= FEW_KEYS
+    return _backward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, by_rule), grad, o, logs)
 
 
 # ---- scores that the program changes ---------------------------------------------------------------------------------
