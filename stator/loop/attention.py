@@ -7,12 +7,6 @@ Backward, with g the gradient of o, p[m, n] = exp(s[m, n] - l[m]) and delta[m] =
 
     ds[m, n] = p[m, n] * (sum(g[m, e] * v[n, e]) - delta[m]),  dv = pᵀ g,  dk = scale * dsᵀ q,  dq = scale * ds k
 
-Where values have much in common, and rows see many keys alike, both terms of ds nearly cancel, and what is left is as
-good as `o` was rounded. But a row of ds sums to zero, as one of p sums to one: what it does sum to is what delta is off
-by. So the kernel that is `exact` finds that beside dq, and gives the delta that the other one takes then:
-
-    off[m] = sum(ds[m, n]),  dq = scale * (ds k - off * p k),  exact = delta + off
-
 `score` is an expression of a load from the buffer `SCORE`, over the axes of `AXES`; it may load from other buffers,
 which stand behind the tensors among the parameters. What it adds or masks has no gradient here.
 The method is that of Dao et al., "FlashAttention-2" (2023): rows are walked in blocks of keys with a running maximum.
@@ -54,6 +48,12 @@ class Attention:
 
     `kind` is a key of `TENSORS`; each of the `groups` heads of queries that follow one another share a head of keys.
     How many batches and rows there are may be symbolic.
+
+    Where values have much in common, and rows see many keys alike, both terms of ds nearly cancel, and what is left is
+    as good as `o` was rounded. But a row of ds sums to zero, as one of p sums to one: what it does sum to is what delta
+    is off by. So the kernel of queries that is `exact` finds that beside dq, and gives the delta that keys take then:
+
+        off[m] = sum(ds[m, n]),  dq = scale * (ds k - off * p k),  exact = delta + off
     """
 
     kind: str
