@@ -29,8 +29,8 @@ from stator.loop.scalar import COSTLY, HALVES
 from stator.loop.traffic import Traffic
 from stator.sizes import hint
 
-#: How often it is decided anew without what did not join.
-_ROUNDS = 3
+#: How often it is decided anew without what did not join, and how often with what that stood in the way of.
+_ROUNDS, _OPEN = 4, 2
 #: Costly operators that a value may be computed with once more instead of being rounded, and those that it may not.
 _MOST, _LONG = 4, frozenset(("random", "erfinv", "pow"))
 
@@ -50,8 +50,11 @@ def repeat(plan: FusionPlan, device: Device, rounds: bool = True) -> FusionPlan:
     `rounds`: whether a value of half type is rounded wherever it is.
     """
     stored: set[int] = set()
-    for _ in range(_ROUNDS):
-        chosen = _chosen(plan, device, rounds, stored)
+    chosen: list[Chosen] = []
+    for turn in range(_ROUNDS):
+        chosen = [one for one in chosen if one.number not in stored]
+        if turn < _OPEN:
+            chosen = _chosen(plan, device, rounds, stored)
         if not chosen:
             break
         program, copies = _copied(plan.facts.program, chosen)
