@@ -127,9 +127,14 @@ def _cheap(nests: tuple[int, ...], facts: Facts, device: Device, most: int) -> b
         return False
     if not all(_plain(facts, number) for number in nests):
         return False
-    if len(nests) > 1 and not facts.special.isdisjoint(_needs(nests, facts)):  # which may change from nest to nest
-        return False
+    if len(nests) > 1 and any(_last(facts, name) > nests[0] for name in _needs(nests, facts)):
+        return False  # what the first of them reads may be another value by the last
     return not 0 < device.many_loads <= sum([_loads(facts, number) for number in nests])
+
+
+def _last(facts: Facts, name: str) -> int:
+    """The last node that writes a buffer; -1 for an input."""
+    return max(facts.writers.get(name, ()), default=-1)
 
 
 def _plain(facts: Facts, number: int) -> bool:
