@@ -20,8 +20,9 @@ from itertools import count
 from typing import NamedTuple
 
 from stator.base.device import Device
+from stator.loop.canonical import indices_in, merged
 from stator.loop.deps import CACHED, Facts, analyse
-from stator.loop.expr import Expr, Rewriter, load
+from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.fusion import FusionPlan, Group, decide, escapes
 from stator.loop.index import Index
 from stator.loop.nest import Nest, Node, Program
@@ -57,7 +58,7 @@ def repeat(plan: FusionPlan, device: Device, rounds: bool = True) -> FusionPlan:
             chosen = _chosen(plan, device, rounds, stored)
         if not chosen:
             break
-        program, copies = _copied(plan.facts.program, chosen)
+        program, copies = _copied(plan.facts.program, chosen, rounds)
         again = decide(analyse(program), device)
         made = [(name, group) for group in again.groups for name in group.writes if name in copies]
         failed = {copies[name] for name, group in made if escapes(name, group.bits, again.facts)}
@@ -169,8 +170,11 @@ def _saved(name: str, needs: set[str], own: Group, kernels: list[Group], facts: 
     return alone + size[name] * (1 + len(others)) - again
 
 
-def _copied(program: Program, chosen: list[Chosen]) -> tuple[Program, dict[str, int]]:
-    """The program with a copy of each of these nests for each kernel that reads it; which nest a buffer is for."""
+def _copied(program: Program, chosen: list[Chosen], rounds: bool) -> tuple[Program, dict[str, int]]:
+    """The program with a copy of each of these nests for each kernel that reads it; which nest a buffer is for.
+
+    Unless a rounding is saved as well, kernels that take an axis in pieces read what they sum up as it lies.
+    """
     copies: dict[str, int] = {}
     taken = set(program.buffers)
     renamed: dict[int, dict[str, str]] = {}
@@ -189,7 +193,8 @@ def _copied(program: Program, chosen: list[Chosen]) -> tuple[Program, dict[str, 
                     taken.add(names[made])
                     copies[names[made]] = number
                     copy = replace(nest, buffer=replace(nest.buffer, name=names[made]))
-                    nodes.append(_reading(copy, names))
+                    copy = _reading(copy, names)
+                    nodes.append(copy if rounds else _joined(copy))
                 for reader in readers:
                     renamed.setdefault(reader, {})[node.buffer.name] = names[node.buffer.name]
         elif number in renamed:
@@ -198,6 +203,14 @@ def _copied(program: Program, chosen: list[Chosen]) -> tuple[Program, dict[str, 
         else:
             nodes.append(node)
     return replace(program, nodes=tuple(nodes)), copies
+
+
+def _joined(nest: Nest) -> Nest:
+    """The nest with one axis for those that it walks as one, so that it also fits kernels that take these in pieces."""
+    axes, mapping = merged(list(nest.axes), [nest.index, *indices_in(postorder([nest.value]))], {})
+    if not mapping:
+        return nest
+    return replace(nest, axes=tuple(axes), value=nest.value.substitute(mapping), index=nest.index.substitute(mapping))
 
 
 def _reading(nest: Nest, names: dict[str, str]) -> Nest:

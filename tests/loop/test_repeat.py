@@ -21,6 +21,7 @@ from tests.loop.build import Build, contents, get, numbers, total
 from tests.loop.random_programs import make
 from tests.loop.test_schedule import MIXING, equivalent
 
+GPU = typical("cuda")
 #: A device on which a launch costs nothing, and bytes alone count.
 REPEATING = replace(typical("cpu"), launch_cost=0.0, repeats=True, narrows=True)
 
@@ -131,6 +132,25 @@ def _unrounded(node: Nest) -> dict[str, object]:
         return load(buffer, index, "f32" if buffer.startswith("b") else dtype)
 
     return {"value": Rewriter({}, on_load)(value), "buffer": replace(node.buffer, **names)}
+
+
+def test_a_value_is_computed_again_in_pieces_of_what_it_is_summed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever dims it has: its kernel walks them as one. No number changes where kernels keep their roundings."""
+    monkeypatch.setattr("stator.loop.schedule.repeat", lambda plan, device, rounds: repeat(plan, device, False))
+    b = Build()
+    size = [7, 4, 4, 24]
+    x, dy = b.input(*size, dtype="bf16"), b.input(*size, dtype="bf16")
+
+    def at(buffer: Buffer, *axes: Axis) -> Expr:
+        return cast(get(buffer, *axes), "f32")
+
+    masked = b.pointwise(size, lambda *i: cast(op("mul", at(dy, *i), op("exp", op("neg", at(x, *i)))), "bf16"), "bf16")
+    sums = b.reduction([24], size[:3], lambda c, *i: total(at(masked, *i, c)))
+    last = b.pointwise(size, lambda *i: op("sub", at(masked, *i), op("mul", at(x, *i), get(sums, i[-1]))))
+    device = replace(GPU, launch_cost=0.0, min_split=64, min_columns=0, column_points=64, row_parts=0, columns=8)
+    found = equivalent(b.program(last), device)
+    assert any("pieces" in reason for reason in found.reasons), found.reasons
+    assert not any(name.startswith(masked.name) for name in in_memory(found)), found.text()
 
 
 def test_what_takes_many_instructions_is_not_computed_again() -> None:
