@@ -31,6 +31,9 @@ SHORT: Final = 1 << 31
 WIDEST: Final = 256
 #: What `score` reads where the scaled product stands.
 SCORE: Final = "score"
+#: A number for each row of queries, as these are.
+EXACT: Final = "exact"
+PER_ROW: Final = ("l", "delta", EXACT)
 #: The tensors of each kind of kernel, in the order of its parameters; those after the bar are written.
 TENSORS: Final = {
     "forward": (("q", "k", "v"), ("o", "l")),
@@ -45,6 +48,12 @@ class Attention:
 
     `kind` is a key of `TENSORS`; each of the `groups` heads of queries that follow one another share a head of keys.
     How many batches and rows there are may be symbolic.
+
+    Where values have much in common, and rows see many keys alike, both terms of ds nearly cancel, and what is left is
+    as good as `o` was rounded. But a row of ds sums to zero, as one of p sums to one: what it does sum to is what delta
+    is off by. So the kernel of queries that is `exact` finds that beside dq, and gives the delta that keys take then:
+
+        off[m] = sum(ds[m, n]),  dq = scale * (ds k - off * p k),  exact = delta + off
     """
 
     kind: str
@@ -62,6 +71,7 @@ class Attention:
     score: Expr | None = None
     spares: int = 0  # parameters behind all others that it leaves alone
     logs: Extent = 0  # rows of `l`, of which those behind the last are +inf
+    exact: bool = False  # of queries: whether it also gives an exact `delta`
 
     @property
     def axes(self) -> tuple[Axis, Axis, Axis, Axis]:
@@ -75,8 +85,14 @@ class Attention:
     @property
     def tensors(self) -> tuple[str, ...]:
         """Its tensors, in the order of its parameters, but for what `score` loads."""
-        read, written = TENSORS[self.kind]
-        return read + written
+        read, _ = TENSORS[self.kind]
+        return read + self.written
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The tensors that it writes."""
+        _, written = TENSORS[self.kind]
+        return (*written, EXACT) if self.exact else written
 
     @property
     def loads(self) -> tuple[str, ...]:
@@ -97,7 +113,8 @@ class Attention:
         strides = ", ".join([f"{name} {'/'.join(map(str, steps))}" for name, steps in self.strides])
         causal = " causal" if self.causal else ""
         logs = f", {self.logs} logarithms" if self.logs != self.queries else ""
-        return f"attention {self.kind} {self.dtype} {sizes} by {self.scale!r}{causal}{logs}; {strides}"
+        exact = " exact" if self.exact else ""
+        return f"attention {self.kind}{exact} {self.dtype} {sizes} by {self.scale!r}{causal}{logs}; {strides}"
 
 
 def axes(batches: Extent, heads: int, queries: Extent, keys: Extent) -> tuple[Axis, Axis, Axis, Axis]:

@@ -23,7 +23,7 @@ def schedule(program: Program, device: Device, rounds: bool = True) -> Schedule:
     """Fused kernels, which keep eager's roundings if `rounds`, the steps that run them, and where memory is."""
     pieces: dict[str, str] = {}
     plan = fusion.decide(analyse(prepare(program, device, pieces)), device)
-    plan = repeat(plan, device) if device.repeats else plan
+    plan = repeat(plan, device, rounds) if device.repeats else plan
     plan, layouts = layout.settle(plan, device)
     facts, program = plan.facts, plan.facts.program
     ordered = order(plan)

@@ -3,9 +3,10 @@
 The operators of flash, memory-efficient and cuDNN attention compute the same and keep the same logarithms of sums, so
 either half may be ours while the other one is a library's. By rule they are ours where PyTorch chose its flash or its
 memory-efficient kernels, which take 1.3 to 1.6 times as long on an H100 (docs/benchmarks.md), and cuDNN's where it
-chose those; under the option `autotune` whatever was faster on this machine (`stator/tuning.py`). Dropout, gradients
-of a bias, double precision and rows of more than 256 elements are the library's. A bias is computed where it is added,
-if no other kernel needs it in memory.
+chose those; under the option `autotune` whatever was faster on this machine (`stator/tuning.py`). Where roundings are
+left out, gradients of few keys are ours instead of cuDNN's too: a library's are no better than the result was rounded.
+Dropout, gradients of a bias, double precision and rows of more than 256 elements are the library's. A bias is computed
+where it is added, if no other kernel needs it in memory.
 Neighbours: `loop/attention.py` is what is made, `product.py` has the other operators that libraries compute too.
 """
 
@@ -21,7 +22,7 @@ import torch
 from stator.base.device import HOST
 from stator.graphs.scores import ATTEND, SCORES
 from stator.loop import expr as e
-from stator.loop.attention import TENSORS, WIDEST, Attention, apart, axes, given, shortened
+from stator.loop.attention import EXACT, PER_ROW, TENSORS, WIDEST, Attention, apart, axes, given, shortened
 from stator.loop.expr import Expr, Rewriter, load, postorder
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, kernel
@@ -32,11 +33,13 @@ from stator.lowering.extern import call, extern, read_results
 from stator.lowering.product import TAKES_LOOP
 from stator.lowering.table import lowers, replaces
 from stator.lowering.value import HALF, Indices, LazyTensor, Place, Size, Spec, broadcast, over, placed
-from stator.sizes import Condition, Extent, Symbol, prove
+from stator.sizes import Condition, Extent, Symbol, hint, prove
 from stator.sizes.strides import contiguous, span
 
 #: Weight of a bias up to which it is computed where it is added.
 CHEAP = 16
+#: Keys up to which gradients without roundings are worth what they take longer than cuDNN's.
+FEW_KEYS = 512
 #: Elements of a batch: positions within one have 32 bits.
 MOST = 2**31
 
@@ -111,7 +114,8 @@ def cudnn_backward(
     logs: LazyTensor, seed: Any, offset: Any, attn_bias: LazyTensor | None, cum_q: Any, cum_k: Any, max_q: Any,
     max_k: Any, dropout_p: float, is_causal: bool, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    return _backward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, False), grad, o, logs)
+    by_rule = not context.rounds and hint(k.size[2]) <= FEW_KEYS
+    return _backward(context, out, _Call(q, k, v, attn_bias, dropout_p, is_causal, scale, by_rule), grad, o, logs)
 
 
 # ---- scores that the program changes ---------------------------------------------------------------------------------
@@ -241,7 +245,7 @@ def _forward(context: Context, out: Sequence[Any], asked: _Call) -> Any:
 def _backward(
     context: Context, out: Sequence[Any], asked: _Call, grad: LazyTensor, o: LazyTensor, logs: LazyTensor
 ) -> Any:
-    """The gradients that are read, in two kernels."""
+    """The gradients that are read, in two kernels; the second one takes what the first one finds out, if it does."""
     if not takes_ours(context, asked) or any(x.raw is not None for x in (grad, o, logs)):
         return None
     read = read_results(context.node, len(out))
@@ -255,10 +259,15 @@ def _backward(
     delta = context.reduce(size, [3], "f32", body, False)
     values = {"q": asked.q, "k": asked.k, "v": asked.v, "g": grad, "l": logs, "delta": delta}
     dq, dk, dv = [_buffer(context, one) for one in out[:3]]
+    written = {"dq": dq}
+    if not context.rounds and read >= {0, 1}:
+        written[EXACT] = context.buffer(asked.q.size[:3], contiguous(asked.q.size[:3]), "f32")
+        _launch(context, "queries", asked, values, written, ())
+        values["delta"] = placed(asked.q.size[:3], Place(written[EXACT], written[EXACT].stride))
     if read & {1, 2}:
         _launch(context, "keys", asked, values, {"dk": dk, "dv": dv}, ())
-    if 0 in read:
-        _launch(context, "queries", asked, values, {"dq": dq}, ())
+    if 0 in read and EXACT not in written:
+        _launch(context, "queries", asked, values, written, ())
     made = [_value(one, buffer) for one, buffer in zip(out[:3], (dq, dk, dv), strict=True)]
     kept = [value if i in read else None for i, value in enumerate(made)]
     return (*kept, *[None] * (len(out) - 3))
@@ -276,7 +285,7 @@ def _launch(
     read, _ = TENSORS[kind]
     views = [context.view(values[name]) for name in read]
     lying: list[tuple[str, View | Buffer]] = [*zip(read, views, strict=True), *written.items()]
-    strides = [(name, tuple(x.stride)[: 3 if name in ("l", "delta") else 4]) for name, x in lying]
+    strides = [(name, tuple(x.stride)[: 3 if name in PER_ROW else 4]) for name, x in lying]
     score, causal, extra = _score(context, asked, len(views))
     views += extra
     batches, _, queries, _ = asked.q.size
@@ -284,7 +293,7 @@ def _launch(
     attention = Attention(
         kind, asked.q.dtype, batches, heads, heads // shared, queries, asked.k.size[2], width, depth,
         tuple(strides), width**-0.5 if asked.scale is None else float(asked.scale), causal, score, len(spares),
-        written["l"].size[2] if "l" in written else queries,
+        written["l"].size[2] if "l" in written else queries, EXACT in written,
     )  # fmt: skip
     buffers = [*written.values(), *spares]
     made, sizes = _kernel(context, attention, views, buffers)

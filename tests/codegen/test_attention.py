@@ -31,8 +31,8 @@ EFFICIENT_BACK = aten._scaled_dot_product_efficient_attention_backward
 class Graph:
     """A graph of one operator on a GPU, whose results have the geometry that PyTorch gives them."""
 
-    def __init__(self) -> None:
-        self.graph, self.inputs = fx.Graph(), []
+    def __init__(self, rounds: bool = True) -> None:
+        self.graph, self.inputs, self.rounds = fx.Graph(), [], rounds
         self.metas: dict[fx.Node, Any] = {}
 
     def given(self, x: Tensor) -> fx.Node:
@@ -59,7 +59,8 @@ class Graph:
         """Its kernels."""
         self.graph.output(tuple(results))
         record = typical("cuda")
-        return schedule(lower(fx.GraphModule({}, self.graph), "test", record), record)
+        program = lower(fx.GraphModule({}, self.graph), "test", record, self.rounds)
+        return schedule(program, record, self.rounds)
 
     def run(self, results: list[fx.Node], folder: Path, rows: Rows | None = None, device: str = "cpu") -> list[Tensor]:
         """The results, by kernels with so many rows at once, or by rule."""
@@ -130,7 +131,8 @@ def test_forward(shape: tuple[Any, ...], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_backward(shape: tuple[Any, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [True, False])
+def test_backward(shape: tuple[Any, ...], rounds: bool, tmp_path: Path) -> None:
     batches, count, shared, queries, keys, width, causal = shape
     for rows in ROWS:
         q, g = (heads(batches, count, queries, width, torch.bfloat16) for _ in range(2))
@@ -138,13 +140,34 @@ def test_backward(shape: tuple[Any, ...], tmp_path: Path) -> None:
         wide = [x.double().requires_grad_() for x in (q, k, v)]
         wanted, sums = exact(*wide, None, causal, None)
         wanted.backward(g.double())
-        made = Graph()
+        made = Graph(rounds)
         given = [made.given(x) for x in (g, q, k, v, wanted.detach().bfloat16(), sums.detach().float())]
         seeds = [made.given(torch.zeros(())) for _ in range(2)]
         node = made.call(FLASH_BACK, *given, None, None, queries, keys, 0.0, causal, *seeds)
         found = made.run([made.part(node, i) for i in range(3)], tmp_path, rows)
         for ours, leaf in zip(found, wide, strict=True):
             close(ours, leaf.grad, 6.0)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_values_that_are_much_alike(causal: bool, tmp_path: Path) -> None:
+    """What is taken off gradients is of a rounded result, but where roundings are left out: then it is exact."""
+    q, k, g = (heads(1, 2, 70, 32, torch.bfloat16) for _ in range(3))
+    v = (heads(1, 2, 70, 32, torch.float32) * 0.1 + torch.randn(2, 1, 32)).bfloat16()
+    wide = [x.double().requires_grad_() for x in (q, k, v)]
+    wanted, sums = exact(*wide, None, causal, None)
+    wanted.backward(g.double())
+    errors = []
+    for rounds in (True, False):
+        made = Graph(rounds)
+        given = [made.given(x) for x in (g, q, k, v, wanted.detach().bfloat16(), sums.detach().float())]
+        seeds = [made.given(torch.zeros(())) for _ in range(2)]
+        node = made.call(FLASH_BACK, *given, None, None, 70, 70, 0.0, causal, *seeds)
+        found = made.run([made.part(node, i) for i in range(2)], tmp_path, ROWS[0])
+        pairs = zip(found, wide, strict=False)
+        errors.append([(x.double() - leaf.grad).norm() / leaf.grad.norm() for x, leaf in pairs])
+    for rounded, ours in zip(*errors, strict=True):
+        assert ours < torch.finfo(torch.bfloat16).eps < rounded, errors
 
 
 BIASES = {

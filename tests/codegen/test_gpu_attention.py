@@ -68,7 +68,7 @@ def test_random_backward(seed: int, tmp_path: Path) -> None:
     wide = [x.double().cuda().requires_grad_() for x in (q, k, v)]
     wanted, sums = exact(*wide, None, causal, None)
     wanted.backward(g.double().cuda())
-    made = Graph()
+    made = Graph(rounds=seed % 2 == 0)
     given = [made.given(x) for x in (g, q, k, v, wanted.detach().bfloat16().cpu(), sums.detach().float().cpu())]
     seeds = [made.given(torch.zeros(())) for _ in range(2)]
     node = made.call(FLASH_BACK, *given, None, None, queries, keys, 0.0, causal, *seeds)

@@ -43,16 +43,16 @@ CPU = typical("cpu")
 EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2)
 
 
-def equivalent(program: Program, device: Device = CPU) -> Schedule:
+def equivalent(program: Program, device: Device = CPU, rounds: bool = True, tolerance: float = 1e-4) -> Schedule:
     """Schedule a program, check the grammar, and compare both on random numbers."""
     verify_program(program)
-    result = schedule(program, device)
+    result = schedule(program, device, rounds)
     verify_schedule(result)
     inputs = numbers(program)
     before = contents(program, run_program(program, inputs, extern_sum))
     after = contents(program, run_schedule(result, inputs, extern_sum))
     for name, values in before.items():
-        assert close(after[name], values, 1e-4), f"{name} differs:\n{program_text(program)}\n{result.text()}"
+        assert close(after[name], values, tolerance), f"{name} differs:\n{program_text(program)}\n{result.text()}"
     return result
 
 

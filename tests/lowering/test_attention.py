@@ -9,15 +9,18 @@ import torch
 from torch import Tensor, fx
 
 from stator.loop.nest import Extern
-from stator.lowering import lower
+from stator.lowering import attention, lower
 from stator.lowering.product import TAKES_LOOP
 from stator.targets import typical
 from tests.codegen.test_attention import EFFICIENT, EFFICIENT_BACK, FLASH, Graph, heads
 
 CUDNN = torch.ops.aten._scaled_dot_product_cudnn_attention
+CUDNN_BACK = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
 
 
-def lowered(op: Any, inputs: list[Tensor], *args: Any, measured: bool | None = None, parts: int = 1) -> list[str]:
+def lowered(
+    op: Any, inputs: list[Tensor], *args: Any, measured: bool | None = None, parts: int = 1, rounds: bool = True
+) -> list[str]:
     """The kernels and calls of one operator."""
     made = Graph()
     node = made.call(op, *map(made.given, inputs), *args)
@@ -25,7 +28,7 @@ def lowered(op: Any, inputs: list[Tensor], *args: Any, measured: bool | None = N
     if measured is not None:
         node.meta[TAKES_LOOP] = measured
     made.graph.output(tuple([made.part(node, i) for i in range(parts)]))
-    program = lower(fx.GraphModule({}, made.graph), "test", typical("cuda"))
+    program = lower(fx.GraphModule({}, made.graph), "test", typical("cuda"), rounds)
     return [node.target for node in program.nodes if isinstance(node, Extern)]
 
 
@@ -65,6 +68,20 @@ def test_gradients_of_a_bias_are_a_library_s() -> None:
     assert lowered(EFFICIENT_BACK, inputs, *asked, parts=4) == [name]
     ours = lowered(EFFICIENT_BACK, inputs, *asked, parts=3)
     assert ours == ["stator.attention_keys", "stator.attention_queries"]
+
+
+@pytest.mark.parametrize("keys", [attention.FEW_KEYS, attention.FEW_KEYS + 1])
+def test_gradients_without_roundings_are_ours_where_keys_are_few(keys: int) -> None:
+    """What one kernel finds out the other one takes, so it runs first."""
+    q, k, v = qkv(keys=keys)
+    inputs = [q, q, k, v, q, torch.zeros(2, 2, 40, 1), torch.zeros(()), torch.zeros(())]
+    asked = None, None, None, 40, keys, 0.0, False
+    library = ["aten._scaled_dot_product_cudnn_attention_backward.default"]
+    assert lowered(CUDNN_BACK, inputs, *asked, parts=3) == library
+    ours = ["stator.attention_queries", "stator.attention_keys"] if keys <= attention.FEW_KEYS else library
+    assert lowered(CUDNN_BACK, inputs, *asked, parts=3, rounds=False) == ours
+    assert lowered(CUDNN_BACK, inputs, *asked, parts=3, rounds=False, measured=False) == library
+    assert lowered(CUDNN_BACK, inputs, *asked, parts=1, rounds=False) == ours[:1]
 
 
 def test_only_gradients_that_are_read_are_computed() -> None:

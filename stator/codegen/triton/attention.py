@@ -18,7 +18,7 @@ from stator.kernel import ir
 from stator.kernel.attention import AttentionPlan
 from stator.kernel.blocks import power_of_two
 from stator.kernel.nest import Order, nest
-from stator.loop.attention import SCORE, TENSORS
+from stator.loop.attention import EXACT, SCORE, TENSORS
 from stator.loop.expr import postorder
 from stator.loop.extent import wrapped
 from stator.loop.index import ZERO, Axis, Index
@@ -74,8 +74,8 @@ class _Printer:
 
     def text(self) -> str:
         attention = self.attention
-        read, written = TENSORS[attention.kind]
-        names = [*read, *attention.loads, *written, *[f"spare{i}" for i in range(attention.spares)]]
+        read, _ = TENSORS[attention.kind]
+        names = [*read, *attention.loads, *attention.written, *[f"spare{i}" for i in range(attention.spares)]]
         symbols = [symbol.name for symbol in self.plan.kernel.symbols]
         names += [*symbols, *["WIDE: tl.constexpr"] * bool(symbols)]
         self.add("program = tl.program_id(0)")
@@ -246,7 +246,7 @@ class _Forward(_ByQueries):
 
 
 class _Queries(_ByQueries):
-    """`dq`."""
+    """`dq`, and an exact `delta` if it is asked for."""
 
     def body(self) -> None:
         attention, m = self.attention, self.step["m"]
@@ -257,7 +257,15 @@ class _Queries(_ByQueries):
         self.add(f"logs = tl.where(logs == float('-inf'), 0.0, logs * {LOG2E!r})")
         self.load_row("off", "delta", "m", ends)
         self.add(f"result = tl.zeros([{m}, {self.size['d']}], tl.float32)")
+        if attention.exact:
+            self.add(f"more = tl.zeros([{m}], tl.float32)")
+            self.add(f"mean = tl.zeros([{m}, {self.size['d']}], tl.float32)")
         self.walk(self.step_of_keys)
+        if attention.exact:
+            self.add("result = result - more[:, None] * mean")
+            (step,) = attention.stride(EXACT)[2:]
+            guard = f", m < {attention.queries}" if ends else ""
+            self.add(f"tl.store({EXACT}_head + {_times('m', step)}, off + more{guard})")
         self.store("dq", "m", "d", f"(result * {attention.scale!r})")
 
     def step_of_keys(self, masked: bool) -> None:
@@ -269,6 +277,9 @@ class _Queries(_ByQueries):
         self.add(f"p = tl.exp2(s * {self.factor!r} - logs[:, None])")
         self.add("s = p * (tl.dot(y, vt) - off[:, None])")
         self.add(f"result = tl.dot(s.to({self.type}), tl.trans(kt), result)")
+        if self.attention.exact:
+            self.add("more += tl.sum(s, 1)")
+            self.add(f"mean = tl.dot(p.to({self.type}), tl.trans(kt), mean)")
 
 
 class _Keys(_Printer):
