@@ -1,8 +1,8 @@
 """The passes from a kernel's tile IR to tile IR with layouts, in order.
 
 A pass is a name and what it does to a function, by the options of the launch: it changes the function, or gives another
-one. `STATOR_TILE_PASSES=<kernel>` prints that kernel behind each pass. A target that has more units (warp groups,
-copies of tiles) puts passes of its own into the table. Neighbours: each pass has a file; a back end takes the result.
+one. `STATOR_TILE_PASSES=<kernel>` prints that kernel behind each pass. A target that has more units (copies of tiles)
+puts passes of its own into the table. Neighbours: each pass has a file; a back end takes the result.
 """
 
 from __future__ import annotations
