@@ -25,8 +25,10 @@ class _Touch(NamedTuple):
 
 
 _Touched = frozenset[_Touch]
+_NOTHING: _Touched = frozenset()
 #: Operators that, where they work in scratch, have all threads wait for one another, whatever becomes of the result.
 _WAITS = frozenset(["convert_layout", "reduce"])
+_TOUCHES = READS.keys() | WRITES.keys() | COPIES.keys()
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,15 @@ class _Since:
     copies: _Touched = frozenset()
 
     def __or__(self, other: _Since) -> _Since:
+        if other == _CLEAN:
+            return self
         return _Since(self.reads | other.reads, self.writes | other.writes, self.copies | other.copies)
 
     def passed(self) -> _Since:
         return _Since(copies=self.copies)
+
+
+_CLEAN = _Since()
 
 
 def insert_barriers(function: Function) -> None:
@@ -54,7 +61,9 @@ class _Inserter:
         self.owners = owners(function)
 
     def touched(self, operation: Operation, table: Mapping[str, tuple[int, ...]]) -> _Touched:
-        places = table.get(operation.op, ())
+        places = table.get(operation.op)
+        if places is None:
+            return _NOTHING
         allocs = [self.owners[operation.operands[place]] for place in places]
         return frozenset([_Touch(bytes_of(alloc), id(alloc)) for alloc in allocs])
 
@@ -73,6 +82,8 @@ class _Inserter:
         reads = self.touched(operation, READS)
         writes = self.touched(operation, WRITES)
         scratch = scratch_of(operation)
+        if scratch is None and operation.op not in _TOUCHES:
+            return False
         if scratch is not None:
             writes |= {_Touch(scratch, 0)}
         before = since.reads | since.writes
@@ -121,4 +132,4 @@ class _Inserter:
 
 
 def _meet(some: _Touched, others: _Touched) -> bool:
-    return any(one.bytes.overlaps(other.bytes) for one in some for other in others)
+    return bool(some and others) and any(one.bytes.overlaps(other.bytes) for one in some for other in others)

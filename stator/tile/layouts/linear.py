@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from operator import lt, mul
 from typing import NamedTuple, TypeAlias
 
-from stator.tile.layouts.bits import Span
+from stator.tile.layouts.bits import Span, rank
 
 Base: TypeAlias = tuple[int, ...]
 LANES = 5  # bits of a lane's number
@@ -85,9 +86,9 @@ class Layout:
         if len(self.lane) != LANES:
             raise LayoutError(f"a lane has {LANES} bits, not {len(self.lane)}")
         for base in self.bases:
-            if len(base) != len(self.shape) or not all(0 <= c < n for c, n in zip(base, self.shape, strict=True)):
+            if len(base) != len(self.shape) or min(base) < 0 or not all(map(lt, base, self.shape)):
                 raise LayoutError(f"{base} is no element of {self.shape}")
-        if 1 << Span(self.columns).rank != prod(self.shape):
+        if 1 << rank(self.columns) != prod(self.shape):
             raise LayoutError(f"{self} does not hold every element")
 
     @cached_property
@@ -105,7 +106,11 @@ class Layout:
     @cached_property
     def columns(self) -> tuple[int, ...]:
         """The bases as row-major numbers."""
-        return tuple([flat(self.shape, base) for base in self.bases])
+        strides, stride = [0] * len(self.shape), 1
+        for axis in reversed(range(len(self.shape))):
+            strides[axis] = stride
+            stride *= self.shape[axis]
+        return tuple([sum(map(mul, base, strides)) for base in self.bases])
 
     @property
     def rank(self) -> int:
@@ -150,9 +155,18 @@ class Layout:
 
     def invert_and_compose(self, other: Layout) -> Move:
         """Where another layout of the same shape has what this one holds: own registers first, then the own warp's."""
-        if other.shape != self.shape:
-            raise LayoutError(f"{self} and {other} are of different shapes")
-        return _move(self.columns[: len(self.register)], self.columns, other, len(self.lane), len(self.warp))
+        found = self._moves.get(other)
+        if found is None:
+            if other.shape != self.shape:
+                raise LayoutError(f"{self} and {other} are of different shapes")
+            found = _move(self.columns[: len(self.register)], self.columns, other, len(self.lane), len(self.warp))
+            self._moves[other] = found
+        return found
+
+    @cached_property
+    def _moves(self) -> dict[Layout, Move]:
+        """Those that have been asked for."""
+        return {}
 
     def inverse(self, coordinates: Sequence[int]) -> Holder:
         """A holder of an element; that of the lowest bits."""
