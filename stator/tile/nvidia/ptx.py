@@ -12,6 +12,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,22 +91,39 @@ class Assembled:
     spills: int
 
 
-def assembled(text: str, architecture: int) -> Assembled | None:
-    """Machine code of PTX, or None where there is no assembler; AssemblerFailed where it refuses the text."""
+@contextmanager
+def assembling(architecture: int) -> Iterator[Callable[[str], Assembled | None]]:
+    """Starts the assembler, which takes its text later: it loads for some milliseconds before it reads, and may do so
+    while the text is made. What it gives is None where there is no assembler."""
     program = assembler()
     if program is None:
-        return None
+        yield lambda text: None
+        return
     with tempfile.TemporaryDirectory() as folder:
-        source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        source.write_text(text, encoding="utf-8")
-        command = [program, "-v", f"--gpu-name=sm_{architecture}", "-o", str(result), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        said = done.stderr + done.stdout
-        if done.returncode:
-            raise AssemblerFailed(f"{program} refuses the PTX: {said.strip()}")
-        numbers = [re.search(pattern, said) for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")]
-        registers, spills = [-1 if number is None else int(number.group(1)) for number in numbers]
-        return Assembled(result.read_bytes(), registers, spills)
+        result = Path(folder, "kernel.cubin")
+        command = [program, "-v", f"--gpu-name=sm_{architecture}", "-o", str(result), "/dev/stdin"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, encoding="utf-8") as process:
+            try:
+                yield functools.partial(_assemble, process, result)
+            finally:
+                process.kill()  # where there has been no text for it; else it has ended
+
+
+def _assemble(process: subprocess.Popen[str], result: Path, text: str) -> Assembled:
+    """AssemblerFailed where it refuses the text."""
+    said, _ = process.communicate(text)
+    if process.returncode:
+        raise AssemblerFailed(f"{assembler()} refuses the PTX: {said.strip()}")
+    numbers = [re.search(pattern, said) for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")]
+    registers, spills = [-1 if number is None else int(number.group(1)) for number in numbers]
+    return Assembled(result.read_bytes(), registers, spills)
+
+
+def assembled(text: str, architecture: int) -> Assembled | None:
+    """Machine code of PTX, or None where there is no assembler; AssemblerFailed where it refuses the text."""
+    with assembling(architecture) as assemble:
+        return assemble(text)
 
 
 @functools.cache
