@@ -25,8 +25,9 @@ from stator.tile.nvidia import libdevice
 from stator.tile.nvidia.kernel import TRIPLE
 
 #: How much LLVM does. Its passes have little to find in threads' code, which is straight but for a kernel's own loops:
-#: more of them take longer for the same text, and longer loops of products. Its code generator does what it can.
-_PASSES, _CODE = 1, 3
+#: more of them take longer for the same text, and longer loops of products. Its code generator finds as much in what
+#: they leave at its second level as at its third, which looks for values that are equal on some ways only.
+_PASSES, _CODE = 1, 2
 #: The version of PTX that is asked for: drivers since CUDA 12.0 read it, of sm_90, which adds vectors, since 12.1.
 PTX_VERSIONS = {80: 80, 86: 80, 89: 80, 90: 81}
 #: A pass of LLVM's code generators for GPUs alone (straight-line strength reduction) that takes a third of their time,
