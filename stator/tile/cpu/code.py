@@ -1,7 +1,7 @@
 """Text of LLVM as it is written: values and blocks with fresh names, loops, and the operations of one width.
 
 `Code` is one function's text. `Maker` writes operations on numbers (width 0) or on vectors of so many lanes, so that
-whoever writes a formula need not know which. Names of operands are texts: `%v7`, or a constant.
+whoever writes a formula need not know which. Names of operands are texts: `%7`, or a constant.
 Neighbours: `lanes` has what values are, `elementwise` and `formulas` write with a `Maker`.
 """
 
@@ -49,16 +49,16 @@ class Code:
         return f"{name}{self._next}"
 
     def value(self, text: str) -> str:
-        """A name for what an instruction gives."""
-        name = f"%{self.fresh()}"
+        """A name for what an instruction gives: where it can be, a number, of which LLVM keeps no text."""
+        self._next += 1
+        name = f"%e{self._next}" if self.lines is self.entry else f"%{self._next}"
         self.lines.append(f"  {name} = {text}")
         return name
 
     def pure(self, text: str) -> str:
         """The same for an instruction that only computes: that of an equal one before it in the block, if there is."""
-        found = self._known_at_entry.get(text)
         known = self._known_at_entry if self.lines is self.entry else self._known
-        found = found or known.get(text)
+        found = known.get(text) or self._known_at_entry.get(text)
         if found is None:
             found = known[text] = self.value(text)
         return found
@@ -169,7 +169,8 @@ class Maker:
 
     def op(self, name: str, type_: str, *args: str) -> str:
         """An instruction on operands of one type."""
-        found = None if self.width else folded(name, type_, args)
+        has_constant = args[-1][0] != "%" or args[0][0] != "%"
+        found = folded(name, type_, args) if has_constant and not self.width else None
         return found or self.code.pure(f"{name} {self.type(type_)} {', '.join(args)}")
 
     def compare(self, predicate: str, type_: str, a: str, b: str) -> str:

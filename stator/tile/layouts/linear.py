@@ -17,10 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from math import prod
 from operator import lt, mul
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stator.tile.layouts.bits import Span, rank
 
@@ -70,6 +70,24 @@ def axis_bits(shape: Sequence[int], axis: int) -> list[Base]:
 def checked_shape(shape: Sequence[int]) -> None:
     if not shape or any(size < 1 or size & (size - 1) for size in shape):
         raise LayoutError(f"a tile has sizes that are powers of two, not {tuple(shape)}")
+
+
+_Asked = TypeVar("_Asked")
+_Made = TypeVar("_Made")
+
+
+def _made_once(make: Callable[[Layout, _Asked], _Made]) -> Callable[[Layout, _Asked], _Made]:
+    """Many operations ask a layout for the same one, which then knows itself what is asked of it."""
+
+    @wraps(make)
+    def found(self: Layout, asked: _Asked) -> _Made:
+        key = make.__name__, asked
+        if key not in self.made:
+            self.made[key] = make(self, asked)
+        layout: _Made = self.made[key]
+        return layout
+
+    return found
 
 
 @dataclass(frozen=True)
@@ -168,6 +186,11 @@ class Layout:
         """Those that have been asked for."""
         return {}
 
+    @cached_property
+    def made(self) -> dict[tuple[str, object], Any]:
+        """The layouts that have been made of it, by what was asked for."""
+        return {}
+
     def inverse(self, coordinates: Sequence[int]) -> Holder:
         """A holder of an element; that of the lowest bits."""
         parts = Span(self.columns).express(flat(self.shape, coordinates))
@@ -191,10 +214,12 @@ class Layout:
             register = tuple([base for base in register if span.add(flat(shape, base))])
         return Layout(tuple(shape), register, lane, warp)
 
+    @_made_once
     def expand_dims(self, axis: int) -> Layout:
         """With a new axis of size 1."""
         return self.map((*self.shape[:axis], 1, *self.shape[axis:]), lambda base: (*base[:axis], 0, *base[axis:]))
 
+    @_made_once
     def squeeze(self, axis: int) -> Layout | None:
         """Without an axis of size 1: the operand's, of what `expand_dims` gives. None for a scalar."""
         if self.rank == 1:
@@ -202,6 +227,7 @@ class Layout:
         shape = (*self.shape[:axis], *self.shape[axis + 1 :])
         return self.map(shape, lambda base: (*base[:axis], *base[axis + 1 :]))
 
+    @_made_once
     def slice(self, axis: int) -> Layout | None:
         """Without an axis: of what a reduction gives. None for a scalar, which every thread has."""
         if self.rank == 1:
@@ -211,7 +237,10 @@ class Layout:
 
     def squash(self, axes: Iterable[int]) -> Layout:
         """With axes of size 1 in place of some: of what is broadcast to a tile of this layout."""
-        gone = set(axes)
+        return self._squashed(frozenset(axes))
+
+    @_made_once
+    def _squashed(self, gone: frozenset[int]) -> Layout:
         shape = [1 if axis in gone else size for axis, size in enumerate(self.shape)]
         return self.map(shape, lambda base: tuple([0 if i in gone else c for i, c in enumerate(base)]), drop=True)
 
