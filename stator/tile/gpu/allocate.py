@@ -14,8 +14,8 @@ from stator.tile.gpu.operators import buffer_bytes
 from stator.tile.gpu.scratch import scratch_bytes
 from stator.tile.ir.core import Block, Function, Operation
 
-#: Buffers begin at multiples of so many bytes: what rows of banks, and copies of tiles, want.
-ALIGNMENT = 128
+#: Buffers begin at multiples of so many bytes, which rows of banks want; what warp groups read, at whole atoms.
+ALIGNMENT, ATOM = 128, 1024
 #: Scratch of operations that are so near to one another is apart, for then no barrier is needed between them, unless
 #: more than so many bytes come of it.
 APART, ENOUGH = 24, 32768
@@ -30,6 +30,7 @@ class _Need:
     size: int
     first: int
     last: int
+    alignment: int = ALIGNMENT
     offset: int = 0
 
 
@@ -70,13 +71,13 @@ def _place(needs: list[_Need]) -> None:
         for start, end in taken:
             if need.offset + need.size <= start:
                 break
-            need.offset = max(need.offset, _up(end))
+            need.offset = max(need.offset, _up(end, need.alignment))
         placed.append(need)
         need.operation.attrs[need.attribute] = need.offset
 
 
-def _up(offset: int) -> int:
-    return -(-offset // ALIGNMENT) * ALIGNMENT
+def _up(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
 
 
 def _needs(function: Function, apart: int) -> list[_Need]:
@@ -93,6 +94,8 @@ def _needs(function: Function, apart: int) -> list[_Need]:
             if operand in owner and operation.op not in PARTS:
                 need = found[id(owner[operand])]
                 need.last = max(need.last, _last(numbering, owner[operand], operation))
+                if operation.op == "wgmma":
+                    need.alignment = ATOM
     return list(found.values())
 
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from stator.tile.gpu.buffers import PARTS, buffer_layout
 from stator.tile.gpu.flow import Flow
 from stator.tile.gpu.operators import GPU_OPERATORS
 from stator.tile.gpu.operators import builder as gpu_builder
@@ -30,13 +31,13 @@ from stator.tile.ir.build import IRBuilder
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import effects_of
 from stator.tile.ir.types import I1, I32, DType, Pointer, Type
-from stator.tile.layouts.memory import Shared, swizzled
+from stator.tile.layouts.memory import Shared
 
 #: Bytes that a copy moves at once: at least four.
 COPY_BYTES = 4
-_PRODUCTS = frozenset(["mma", "dot"])
+_PRODUCTS = frozenset(["mma", "wgmma", "dot"])
 #: Operators beside elementwise ones through which a load may come to a product.
-_PASSING = frozenset(["convert_layout", "permute", "reshape"])
+_PASSING = frozenset(["convert_layout", "permute", "reshape", "local_tile", *PARTS])
 _WRITES = frozenset(["store", "atomic_rmw", "atomic_cas"])
 #: Operators whose result points into what their first operand points into.
 _POINTING = frozenset("addptr splat broadcast reshape expand_dims permute convert_layout".split())
@@ -231,6 +232,8 @@ class _Loop:
         made.args = (*self.body.args, *extra, *chain(*waiting), reading, filling)
         with builder.inside(made):
             builder.emit("async_wait", [], {"pending": self.stages - 2})
+            if any(operation.op == "wgmma" for operation in self.body.operations):
+                builder.emit("proxy_fence")
             builder.emit("barrier")
             self.read(builder, reading, waiting[0])
             (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
@@ -340,6 +343,9 @@ class _Loop:
                 elif use.op == "local_store" and id(use) in self.place:
                     names[use.operands[0]] = place
                     gone.add(id(use))
+                elif use.op == "local_tile" and id(use) in self.place and use.attrs["layout"] == copied.shared:
+                    names[use.result] = place
+                    gone.add(id(use))
                 elif operation.result not in names:
                     names[operation.result] = self.loaded(builder, place, layout_of(operation.result.type), operation)
         last = self.body.operations[-1]
@@ -370,19 +376,3 @@ class _Loop:
         made.results = (*self.loop.results, *results[len(self.loop.results) :])
         where = self.block.operations.index(self.loop)
         self.block.operations[where : where + 1] = before.block.operations
-
-
-def buffer_layout(type_: Type) -> Shared:
-    """Rows along the axis that threads read from global memory, with vectors of 16 bytes exchanged by the row.
-
-    Eight rows of 16 bytes below one another then lie in all banks: what `ldmatrix` wants.
-    """
-    layout = layout_of(type_)
-    first = layout.register[0] if layout.register else (0,) * layout.rank
-    inner = next((axis for axis, step in enumerate(first) if step), layout.rank - 1)
-    order = (inner, *[axis for axis in reversed(range(layout.rank)) if axis != inner])
-    itemsize = type_.element.itemsize
-    vector = max(16 // itemsize, 1)
-    row = type_.shape[inner] * itemsize
-    per_phase = max(128 // row, 1)
-    return swizzled(type_.shape, vector, per_phase, max(8 // per_phase, 1), order)

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from stator.tile.gpu.instructions import instruction
+from stator.tile.gpu.instructions import GROUP_INSTRUCTIONS, instruction
 from stator.tile.ir.rules import TypeRule, listed, require
 from stator.tile.ir.types import Type
 from stator.tile.layouts.linear import Layout, LayoutError
-from stator.tile.layouts.mma import dot_operand, is_mma
+from stator.tile.layouts.matrix import plan_matrix
+from stator.tile.layouts.memory import Shared
+from stator.tile.layouts.mma import GROUP_ROWS, dot_operand, group_columns, is_mma
 from stator.tile.layouts.text import AnyLayout
 
 Layouts: TypeAlias = Sequence[AnyLayout | None]
@@ -174,7 +176,7 @@ def scan(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type
 
 def mma(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
     a, b, acc = types
-    found = instruction(a, b, acc, attrs["precision"])
+    found = instruction(a.element, b.element, acc.element, attrs["precision"])
     require(found is not None, f"tensor cores do not multiply {listed(types)} in precision {attrs['precision']}")
     assert found is not None
     layout = spread(acc)
@@ -186,3 +188,26 @@ def mma(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]
     for given, needed in zip((a, b), wanted, strict=True):
         require(spread(given) == needed, f"an operand is laid out as {needed}, not {given.layout}")
     return [layout]
+
+
+def wgmma(a: Type, b: Type, acc: Type, precision: str) -> Layout:
+    """Of a product by warp groups: `a` and `b` are buffers, or `a` is a tile that threads have as operand. Their elements
+    are numbers here, whose places are those of the buffers."""
+    found = instruction(a.element, b.element, acc.element, precision, GROUP_INSTRUCTIONS)
+    require(found is not None, f"warp groups do not multiply {listed([a, b, acc])} in precision {precision}")
+    assert found is not None
+    layout = spread(acc)
+    columns = group_columns(layout)
+    require(columns, f"{layout} is no layout of warp groups' results")
+    if isinstance(a.layout, Layout):
+        wanted = dot_operand(layout, 0, a.shape[-1], found.width)
+        require(a.layout == wanted, f"the left operand is laid out as {wanted}, not {a.layout}")
+    for given, size in ((a, GROUP_ROWS), (b, columns)):
+        if isinstance(given.layout, Shared):
+            matrix = plan_matrix(given.layout, given.element.itemsize)
+            require(matrix is not None, f"no descriptor says where {given} lies")
+            assert matrix is not None
+            outer = 0 if given is a else 1
+            whole = matrix.inner != outer or size * given.element.itemsize % matrix.row == 0
+            require(whole, f"{size} of axis {outer} of {given} are no whole rows")
+    return layout

@@ -27,6 +27,8 @@ class Wanted(Protocol):
     def warps(self) -> int: ...
     @property
     def stages(self) -> int: ...
+    @property
+    def warp_groups(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def places_of(value: Value) -> Places:
 def assigned(module: Module, asked: Wanted) -> Assigned:
     """The kernel of a module with layouts; Refused where there are none for it."""
     try:
-        lowered = lower(module, asked.name, asked.warps, asked.stages)
+        lowered = lower(module, asked.name, asked.warps, asked.stages, warp_groups=asked.warp_groups)
     except Unplaced as error:
         raise Refused("layout", str(error), module.functions[asked.name].location) from error
     return read(lowered, asked.name)

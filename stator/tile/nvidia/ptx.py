@@ -44,14 +44,19 @@ def _target() -> Any:
     return llvm.Target.from_triple(TRIPLE)
 
 
-def _machine(architecture: int) -> Any:
+def target(architecture: int, alone: bool = False) -> str:
+    """What it is called; `alone` has instructions that no later architecture has."""
+    return f"sm_{architecture}{'a' if alone else ''}"
+
+
+def _machine(architecture: int, alone: bool) -> Any:
     features = f"+ptx{PTX_VERSIONS[architecture]}"
-    return _target().create_target_machine(cpu=f"sm_{architecture}", features=features, opt=_CODE)
+    return _target().create_target_machine(cpu=target(architecture, alone), features=features, opt=_CODE)
 
 
-def optimized(text: str, architecture: int) -> Any:
+def optimized(text: str, architecture: int, alone: bool = False) -> Any:
     """The module of a text after LLVM's passes."""
-    machine = _machine(architecture)
+    machine = _machine(architecture, alone)
     module = llvm.parse_assembly(text)
     module.data_layout = str(machine.target_data)
     libdevice.link(module)
@@ -61,9 +66,9 @@ def optimized(text: str, architecture: int) -> Any:
     return module
 
 
-def ptx_of(text: str, architecture: int) -> str:
+def ptx_of(text: str, architecture: int, alone: bool = False) -> str:
     """PTX of a text of LLVM."""
-    return str(_machine(architecture).emit_assembly(optimized(text, architecture)))
+    return str(_machine(architecture, alone).emit_assembly(optimized(text, architecture, alone)))
 
 
 @functools.cache
@@ -89,7 +94,7 @@ class Assembled:
     spills: int
 
 
-def assembled(text: str, architecture: int) -> Assembled | None:
+def assembled(text: str, architecture: int, alone: bool = False) -> Assembled | None:
     """Machine code of PTX, or None where there is no assembler; AssemblerFailed where it refuses the text."""
     program = assembler()
     if program is None:
@@ -97,7 +102,7 @@ def assembled(text: str, architecture: int) -> Assembled | None:
     with tempfile.TemporaryDirectory() as folder:
         source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(text, encoding="utf-8")
-        command = [program, "-v", f"--gpu-name=sm_{architecture}", "-o", str(result), str(source)]
+        command = [program, "-v", f"--gpu-name={target(architecture, alone)}", "-o", str(result), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         said = done.stderr + done.stdout
         if done.returncode:

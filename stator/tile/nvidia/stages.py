@@ -33,6 +33,10 @@ from stator.tile.nvidia import assign, ptx
 from stator.tile.nvidia.kernel import write
 
 
+#: The architecture that has `wgmma`, and the only one.
+WARP_GROUPS = 90
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a kernel is compiled for."""
@@ -43,13 +47,24 @@ class Asked:
     stages: int = 3
     registers: int | None = None
     hidden: bool = False  # parameters as Triton lays them out, and its hidden ones
+    alone: bool = False  # with what this architecture alone has: later ones do not run it
 
     @staticmethod
-    def of(module: Module, name: str, architecture: int, hidden: bool = False) -> Asked:
+    def of(module: Module, name: str, architecture: int, hidden: bool = False, alone: bool = False) -> Asked:
         """By the options of a launch, which are attributes of the function."""
         attrs = module.functions[name].attrs
         warps, turns = attrs.get("num_warps", 4), attrs.get("num_stages", 3)
-        return Asked(name, architecture, warps, turns, attrs.get("maxnreg"), hidden)
+        return Asked(name, architecture, warps, turns, attrs.get("maxnreg"), hidden, alone)
+
+    @staticmethod
+    def on(module: Module, name: str, device: int, hidden: bool = False) -> Asked:
+        """The same for a device of an architecture."""
+        return Asked.of(module, name, supported(device), hidden, alone=device == WARP_GROUPS)
+
+    @property
+    def warp_groups(self) -> bool:
+        """Whether products go to warp groups."""
+        return self.alone and self.architecture == WARP_GROUPS
 
 
 @dataclass(frozen=True)
@@ -114,8 +129,8 @@ def make(module: Module, asked: Asked) -> Made:
     found = write(assigned.function, assigned.layouts, asked.warps, asked.architecture, assigned.kept, asked.registers,
                   asked.hidden)  # fmt: skip
     texts["ll"] = _override(asked.name, "ll") or found.llvm
-    texts["ptx"] = _override(asked.name, "ptx") or ptx.ptx_of(texts["ll"], asked.architecture)
-    assembled = ptx.assembled(texts["ptx"], asked.architecture)
+    texts["ptx"] = _override(asked.name, "ptx") or ptx.ptx_of(texts["ll"], asked.architecture, asked.alone)
+    assembled = ptx.assembled(texts["ptx"], asked.architecture, asked.alone)
     if assembled is None:
         made = Made(_ended(texts["ptx"]), found.shared, asked.warps, -1, -1, texts)
     else:
