@@ -8,8 +8,10 @@ none and says itself how many stages it has.
                                                 async_copy(a slot, p of stages - 1 turns ahead); async_commit()
 
 There are as many slots as stages: a turn fills the slot that was read in the turn before, so the one barrier that the
-arrived copies want anyway is enough. Copies come last, where the products are on their way. Scalars wait in registers,
-one for each turn. Loads stay where their address depends on what the loop loads, or the loop writes to their argument,
+arrived copies want anyway is enough. Copies come last, where the products are on their way; those of warp groups go on
+while threads copy. Where a loop only adds up such products, they go on in the next turn as well: what they read is
+filled again behind another barrier, which all threads reach once the turn before has been computed. Scalars wait in
+registers, one for each turn. Loads stay where their address depends on what the loop loads, or the loop writes to their argument,
 or who knows where; other arguments do not overlap.
 Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own
 (TMA) would be another way to fill a slot here.
@@ -17,9 +19,10 @@ Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TypeAlias
 
 from stator.tile.gpu.buffers import PARTS, buffer_layout
 from stator.tile.gpu.flow import Flow
@@ -43,6 +46,9 @@ _WRITES = frozenset(["store", "atomic_rmw", "atomic_cas"])
 _POINTING = frozenset("addptr splat broadcast reshape expand_dims permute convert_layout".split())
 #: Without products, bytes of shared memory from which on fewer turns are under way, and what is too much for two.
 _MUCH, _TOO_MUCH = 48 << 10, 96 << 10
+
+#: What a turn carries on of a later one behind the copies of that, and its scalars.
+_Filled: TypeAlias = tuple[list[Value], list[Value]]
 
 
 @dataclass
@@ -129,6 +135,7 @@ class _Loop:
         self.scalars = [] if self.multiplies else [o for o in self.body.operations if self.is_early(o)]
         if not self.multiplies:
             self.fit()
+        self.flying = self.products_in_flight()
         ahead = [*[copied.load for copied in self.copied], *self.scalars]
         self.needed = self.slice([v for load in ahead for v in load.operands]) or ([], [])
 
@@ -218,6 +225,34 @@ class _Loop:
             seen.update(fresh)
         return [operations[number] for number in sorted(operations)], sorted(carried)
 
+    def products_in_flight(self) -> dict[int, int]:
+        """Waits (by their ids) for products that may be in flight still in the next turn → which carried value they give.
+
+        None where not all products of the loop are such: sums of copied operands that nothing else takes.
+        """
+        found: dict[int, int] = {}
+        products = [operation for operation in self.body.walk() if operation.op == "wgmma"]
+        for product in products:
+            (wait,) = self.flow.uses[product.result]
+            ends = [o for o in self.flow.uses.get(wait.result, ()) if o is not self.body.operations[-1]]
+            places = [i for i, value in enumerate(self.body.operations[-1].operands) if value is wait.result]
+            arg = self.body.args[1 + places[0]] if len(places) == 1 else None
+            alone = arg is not None and arg is product.operands[2] and self.flow.uses[arg] == [product]
+            if ends or not alone or not all(self.is_copied(operand) for operand in product.operands[:2]):
+                return {}
+            found[id(wait)] = places[0]
+        return found
+
+    def is_copied(self, operand: Value) -> bool:
+        """Whether an operand lies in the slot of a turn, or is the same in all turns."""
+        made = self.flow.made.get(operand)
+        while made is not None and id(made) in self.place and made.op in PARTS:
+            made = self.flow.made.get(made.operands[0])
+        if made is None or id(made) not in self.place:
+            return isinstance(operand.type.layout, Shared)
+        loads = [copied for copied in self.copied if copied.load.result in made.operands]
+        return made.op == "local_tile" and any(copied.shared == made.attrs["layout"] for copied in loads)
+
     # ---- the new loop
 
     def rewrite(self) -> None:
@@ -235,10 +270,13 @@ class _Loop:
             if any(operation.op == "wgmma" for operation in self.body.operations):
                 builder.emit("proxy_fence")
             builder.emit("barrier")
-            self.read(builder, reading, waiting[0])
-            (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
-            turn, goes_on = self.later(builder, self.body.args[0], reach)
-            following, loaded = self.fill(builder, turn, extra, filling, goes_on)
+
+            def fill() -> _Filled:
+                (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
+                turn, goes_on = self.later(builder, self.body.args[0], reach)
+                return self.fill(builder, turn, extra, filling, goes_on)
+
+            following, loaded = self.read(builder, reading, waiting[0], fill)
             yields = self.body.operations[-1].operands
             steps = [self.stepped(builder, slot) for slot in (reading, filling)]
             builder.emit("yield", [*yields, *following, *chain(*waiting[1:]), *loaded, *steps])
@@ -319,37 +357,53 @@ class _Loop:
         attrs = {name: load.attrs[name] for name in ("cache", "eviction", "vector")}
         builder.emit("async_copy", [place, pointers, mask], attrs, location=load.location)
 
-    def read(self, builder: IRBuilder, slot: Value, early: Sequence[Value]) -> None:
-        """The body's operations, with what the turn finds in its slot and among scalars in place of loads."""
-        loads = {id(copied.load): copied for copied in self.copied}
-        gone = {id(load) for load in self.scalars}
+    def read(self, builder: IRBuilder, slot: Value, early: Sequence[Value], fill: Callable[[], _Filled]) -> _Filled:
+        """The body's operations, with what the turn finds in its slot and among scalars in place of loads; and the copies
+        of a later turn, at the end or as soon as warp groups multiply."""
         names = {load.result: value for load, value in zip(self.scalars, early, strict=True)}
+        loads = {id(copied.load): copied for copied in self.copied}
+        gone, filled = {id(load) for load in self.scalars}, None
+        waits = [o for o in self.body.operations if o.op == "wgmma_wait"]
         for operation in self.body.operations[:-1]:
             if id(operation) in gone:
                 continue
-            copied = loads.get(id(operation))
-            if copied is None:
-                operation.operands = tuple([names.get(operand, operand) for operand in operation.operands])
-                for region in operation.regions:
-                    replace_operands(region, names)
-                builder.block.operations.append(operation)
+            if id(operation) in loads:
+                gone |= self.found(builder, loads[id(operation)], slot, names)
                 continue
-            assert copied.slots is not None
-            (place,) = builder.emit("local_index", [copied.slots, slot])
-            for use in self.flow.uses.get(operation.result, ()):
-                if use.op == "convert_layout" and id(use) in self.place:
-                    names[use.result] = self.loaded(builder, place, use.attrs["layout"], use)
-                    gone.add(id(use))
-                elif use.op == "local_store" and id(use) in self.place:
-                    names[use.operands[0]] = place
-                    gone.add(id(use))
-                elif use.op == "local_tile" and id(use) in self.place and use.attrs["layout"] == copied.shared:
-                    names[use.result] = place
-                    gone.add(id(use))
-                elif operation.result not in names:
-                    names[operation.result] = self.loaded(builder, place, layout_of(operation.result.type), operation)
+            if waits and operation is waits[0] and not self.flying:
+                filled = fill()
+            operation.operands = tuple([names.get(operand, operand) for operand in operation.operands])
+            for region in operation.regions:
+                replace_operands(region, names)
+            builder.block.operations.append(operation)
+            if self.flying and operation.op == "wgmma_wait":
+                operation.attrs["pending"] = len(self.flying)
+                if operation is waits[-1]:
+                    builder.emit("barrier")
+                    filled = fill()
         last = self.body.operations[-1]
         last.operands = tuple([names.get(operand, operand) for operand in last.operands])
+        return fill() if filled is None else filled
+
+    def found(self, builder: IRBuilder, copied: _Copied, slot: Value, names: dict[Value, Value]) -> set[int]:
+        """What a turn finds in a slot, as whoever uses the load takes it; the operations that are gone by that."""
+        assert copied.slots is not None
+        gone, load = set[int](), copied.load
+        (place,) = builder.emit("local_index", [copied.slots, slot])
+        for use in self.flow.uses.get(load.result, ()):
+            inside = id(use) in self.place
+            if use.op == "convert_layout" and inside:
+                names[use.result] = self.loaded(builder, place, use.attrs["layout"], use)
+            elif use.op == "local_store" and inside:
+                names[use.operands[0]] = place
+            elif use.op == "local_tile" and inside and use.attrs["layout"] == copied.shared:
+                names[use.result] = place
+            else:
+                if load.result not in names:
+                    names[load.result] = self.loaded(builder, place, layout_of(load.result.type), load)
+                continue
+            gone.add(id(use))
+        return gone
 
     @staticmethod
     def loaded(builder: IRBuilder, place: Value, layout: object, like: Operation) -> Value:
@@ -371,8 +425,13 @@ class _Loop:
         starts = [*self.loop.operands, *extra]
         results = before.emit("for", starts, self.loop.attrs, [body], self.loop.location)
         made = before.block.operations[-1]
+        kept = list(self.loop.results)
+        for place in self.flying.values():
+            before.emit("wgmma_wait", [results[place]], {"pending": 0}, location=self.loop.location)
+            before.block.operations[-1].results = (kept[place],)
+            kept[place] = results[place]
         before.emit("async_wait", [], {"pending": 0})
         before.emit("barrier")
-        made.results = (*self.loop.results, *results[len(self.loop.results) :])
+        made.results = (*kept, *results[len(kept) :])
         where = self.block.operations.index(self.loop)
         self.block.operations[where : where + 1] = before.block.operations

@@ -302,8 +302,11 @@ class Threads(Machine):
         return self.shared.multiply(place.start + offsets * dtype.itemsize, dtype.numpy).reshape(place.type.shape)
 
     def wgmma_wait(self, operation: Operation, operands: list[Any], known: Environment) -> Sequence[Any]:
+        """Of what a loop with no turn gives nothing is on its way."""
         (product,), pending = operands, operation.attrs["pending"]
         self.shared.end_products(pending)
+        if not isinstance(product, Multiplied):
+            return [product]
         return [product if product.number > self.products - pending else product.data]
 
     # ---- between threads
