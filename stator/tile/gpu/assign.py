@@ -43,10 +43,10 @@ class Unplaced(ValueError):
     """A tile that no layout can be found for, with the operation."""
 
 
-def assign(source: Function, warps: int, warp_groups: bool = False) -> Function:
+def assign(source: Function, warps: int, group_registers: int = 0) -> Function:
     """The function with layouts. Its calls have been inlined. Unplaced where a size is no power of two.
 
-    `warp_groups`: the target multiplies by such.
+    `group_registers` of a thread a warp group's product may take; with 0 there are none.
     """
     for operation in source.body.walk():
         for value in operation.results:
@@ -57,7 +57,7 @@ def assign(source: Function, warps: int, warp_groups: bool = False) -> Function:
     function.attrs = {**source.attrs, "num_warps": warps}
     axes = analyse(source, lambda op: op in OPERATORS and OPERATORS[op].elementwise)
     coalescing = Coalescing(source, axes, warps)
-    products = Products(source, warps, warp_groups)
+    products = Products(source, warps, group_registers)
     assigner = _Assigner(function, Preferences(source, coalescing, products, warps))
     assigner.scopes[-1].update({(param, None): param for param in source.params})
     assigner.block(source.body)
@@ -308,7 +308,8 @@ class _Assigner:
         dtype = multiplied(a.type)
         wanted = dot_operand(layout, 0, a.type.shape[1], found.width)
         moved = plan_conversion(self.preferences.of(a), wanted, dtype.itemsize)
-        if a in self.preferences.found and isinstance(moved, Nothing | Registers):
+        words = operation.result.type.numel + a.type.numel * dtype.itemsize // 4
+        if a in self.preferences.found and isinstance(moved, Nothing | Registers) and self.products.fits(words):
             left = self.in_dtype(a, dtype, wanted, operation)
         else:
             left = self.in_memory(a, dtype, operation)

@@ -42,8 +42,8 @@ def summed(type_: Type, operand: Type) -> DType:
 class Products:
     """The products of a function."""
 
-    def __init__(self, function: Function, warps: int, warp_groups: bool = False) -> None:
-        self.warps, self.warp_groups = warps, warp_groups
+    def __init__(self, function: Function, warps: int, group_registers: int = 0) -> None:
+        self.warps, self.group_registers = warps, group_registers
         flow = Flow(function)
         dots = [operation for operation in function.body.walk() if operation.op == "dot"]
         self.chained: set[int] = set()
@@ -62,14 +62,21 @@ class Products:
         return found
 
     def group_instruction(self, operation: Operation) -> Instruction | None:
-        """That of warp groups, if they compute it: the target has it, and there are rows and columns for all groups."""
+        """That of warp groups, if they compute it: there are rows and columns for all groups, and registers for sums.
+
+        While it computes its sums are nowhere else.
+        """
         a, b, acc = [operand.type for operand in operation.operands]
         found = instruction(
             multiplied(a), multiplied(b), summed(acc, a), operation.attrs["precision"], GROUP_INSTRUCTIONS
         )
-        if not self.warp_groups or found is None or acc.rank != 2 or a.shape[1] < found.inner:
+        if found is None or acc.rank != 2 or a.shape[1] < found.inner or not self.fits(acc.numel):
             return None
         return found if self._groups(acc.shape) is not None else None
+
+    def fits(self, numel: int) -> bool:
+        """Whether so many words, no two of them in one thread, may be in registers while a warp group multiplies."""
+        return numel <= self.group_registers * (self.warps << LANES)
 
     def _groups(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
         """How many groups stand one above the other and side by side, or None where a result has no room for them."""

@@ -226,13 +226,14 @@ class _Loop:
         return [operations[number] for number in sorted(operations)], sorted(carried)
 
     def products_in_flight(self) -> dict[int, int]:
-        """Waits (by their ids) for products that may be in flight still in the next turn → which carried value they give.
+        """A wait (by its id) for a product that may be in flight still in the next turn → which carried value it gives.
 
-        None where not all products of the loop are such: sums of copied operands that nothing else takes.
+        It is the only product of the loop, of copied operands, and nothing else takes its sums, which for two turns are
+        nowhere but in registers.
         """
         found: dict[int, int] = {}
         products = [operation for operation in self.body.walk() if operation.op == "wgmma"]
-        for product in products:
+        for product in products if len(products) == 1 else ():
             (wait,) = self.flow.uses[product.result]
             ends = [o for o in self.flow.uses.get(wait.result, ()) if o is not self.body.operations[-1]]
             places = [i for i, value in enumerate(self.body.operations[-1].operands) if value is wait.result]

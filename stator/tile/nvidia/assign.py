@@ -28,7 +28,7 @@ class Wanted(Protocol):
     @property
     def stages(self) -> int: ...
     @property
-    def warp_groups(self) -> bool: ...
+    def group_registers(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def places_of(value: Value) -> Places:
 def assigned(module: Module, asked: Wanted) -> Assigned:
     """The kernel of a module with layouts; Refused where there are none for it."""
     try:
-        lowered = lower(module, asked.name, asked.warps, asked.stages, warp_groups=asked.warp_groups)
+        lowered = lower(module, asked.name, asked.warps, asked.stages, group_registers=asked.group_registers)
     except Unplaced as error:
         raise Refused("layout", str(error), module.functions[asked.name].location) from error
     return read(lowered, asked.name)

@@ -29,12 +29,14 @@ from stator.tile.gpu.operators import parse as parse_with_layouts
 from stator.tile.ir.core import Module
 from stator.tile.ir.parse import parse
 from stator.tile.ir.text import module_text
+from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia import assign, ptx
 from stator.tile.nvidia.kernel import write
 
 
-#: The architecture that has `wgmma`, and the only one.
+#: The architecture that has `wgmma`, and the only one; its registers, the most of a thread, and those beside a product's.
 WARP_GROUPS = 90
+_REGISTERS, _MOST_REGISTERS, _OTHER_REGISTERS = 1 << 16, 255, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,12 @@ class Asked:
         return Asked.of(module, name, supported(device), hidden, alone=device == WARP_GROUPS)
 
     @property
-    def warp_groups(self) -> bool:
-        """Whether products go to warp groups."""
-        return self.alone and self.architecture == WARP_GROUPS
+    def group_registers(self) -> int:
+        """How many registers of a thread a warp group's product may take; 0 where there are none."""
+        if not self.alone or self.architecture != WARP_GROUPS:
+            return 0
+        most = min(_REGISTERS // (self.warps << LANES), _MOST_REGISTERS, self.registers or _MOST_REGISTERS)
+        return max(most - _OTHER_REGISTERS, 0)
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,20 @@ def test_operands_in_every_order(m: int, n: int, k: int, warps: int, shape: str,
     assert shapes(text) == {shape} and "mma.sync" not in text.llvm and "ldmatrix" not in text.llvm
 
 
-def test_the_widest_results_take_several_instructions() -> None:
-    assert shapes(product(64, 512, 16, 32, False, False, "", F16, num_warps=4, num_stages=2)) == {"m64n256k16"}
+def test_results_of_many_rows_take_several_instructions() -> None:
+    text = product(256, 32, 16, 32, False, False, "", F16, num_warps=4, num_stages=2)
+    assert shapes(text) == {"m64n32k16"} and text.llvm.count("mma_async") == 4
+
+
+@pytest.mark.parametrize(("m", "n", "warps", "limit"), [(64, 512, 4, None), (128, 512, 16, None), (64, 256, 4, 128)])
+def test_sums_that_do_not_fit_into_registers_stay_with_single_warps(
+    m: int, n: int, warps: int, limit: int | None
+) -> None:
+    """An assembler refuses what it cannot keep there while warp groups multiply."""
+    arguments = [F16, F16, torch.float32, 64, 64]
+    text = compiled(product_kernel, *arguments, M=m, N=n, K=16, LEFT=False, RIGHT=False, FORM="", num_warps=warps,
+                    maxnreg=limit)  # fmt: skip
+    assert not shapes(text) and "mma.sync" in text.llvm
 
 
 @pytest.mark.parametrize("form", ["", "added", "used", "computed", "twice"])
