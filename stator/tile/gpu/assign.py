@@ -303,7 +303,7 @@ class _Assigner:
         self.settle(operation, [self.cast(made, result.element, operation)])
 
     def by_groups(self, operation: Operation, found: Instruction, layout: Layout, acc: Value) -> Value:
-        """A product by warp groups, whose left operand stays where it is if each thread has its part of that already."""
+        """A product by warp groups, whose left operand stays in registers if each thread has its part of it already."""
         a, b = operation.operands[:2]
         dtype = multiplied(a.type)
         wanted = dot_operand(layout, 0, a.type.shape[1], found.width)

@@ -1,7 +1,7 @@
 """The products that tensor cores compute, by the dtype of the operands: one row each.
 
 `mma.sync` of a warp gives 16 by 8 results; how much it takes of the inner axis, and how many elements make a word of 32
-bits, follow from the dtype. `wgmma` of a group of four warps gives 64 by up to 256, and takes operands from shared memory.
+bits, follow from the dtype. `wgmma` of a group of four warps gives 64 by up to 256, of operands in shared memory.
 Neighbours: `stator.tile.layouts.mma` has the layouts; `operators` checks `mma` by this table, `matmul` chooses by it.
 """
 

@@ -25,7 +25,7 @@ from stator.tile.layouts.memory import Shared
 
 
 def buffer_operands(function: Function) -> None:
-    """Does that to every conversion to an operand's layout that would go through shared memory, and every tile there."""
+    """Does that to every conversion to an operand's layout that would go through shared memory, and to tiles there."""
     _blocks(function, function.body, Flow(function))
 
 

@@ -33,6 +33,7 @@ from stator.tile.ir.types import DType, Pointer, Type
 from stator.tile.ir.verify import verify as verify_ir
 from stator.tile.layouts.linear import Layout
 from stator.tile.layouts.memory import Shared
+from stator.tile.layouts.mma import group_columns
 
 _LAYOUT = Attribute("a layout of threads", lambda value: isinstance(value, Layout))
 _LAYOUT_OR_NONE = replace(_LAYOUT, default=None)
@@ -198,7 +199,7 @@ def _wgmma(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Bl
 
 def _waited(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
     count(types, 1)
-    require(rules.group_columns(spread(types[0])), f"{types[0]} is no result of warp groups")
+    require(group_columns(spread(types[0])), f"{types[0]} is no result of warp groups")
     return (types[0],)
 
 
@@ -258,8 +259,8 @@ _add("mma", with_layouts(types_of.dot, rules.mma), "acc + a @ b by tensor cores"
      **OPERATORS["dot"].attributes)  # fmt: skip
 _add("wgmma", _wgmma, "acc + a @ b by warp groups, which is there behind `wgmma_wait`", "reads",
      **OPERATORS["dot"].attributes)  # fmt: skip
-_add("wgmma_wait", _waited, "a product by warp groups; all but the last `pending` of them have ended, for the group itself",
-     "reads", pending=_COUNT)  # fmt: skip
+_add("wgmma_wait", _waited, "a product by warp groups; all but the last `pending` of them have ended, for the thread's "
+     "own warp", "reads", pending=_COUNT)  # fmt: skip
 _add("local_tile", _tile, "a buffer that holds a tile, and nothing else ever", "", layout=_SHARED)
 _add("local_alloc", _alloc, "a buffer in shared memory, at `offset` bytes once that is decided", "writes",
      type=_TYPE, offset=_SCRATCH)  # fmt: skip
@@ -276,8 +277,8 @@ _add("async_wait", types_of.no_operands, "all but the last `pending` groups have
      "syncs", pending=_COUNT)  # fmt: skip
 
 
-_add("proxy_fence", types_of.no_operands, "warp groups see what the thread itself has written to shared memory, once all "
-     "threads have waited for one another", "syncs")  # fmt: skip
+_add("proxy_fence", types_of.no_operands, "warp groups see what the thread itself has written to shared memory, once "
+     "all threads have waited for one another", "syncs")  # fmt: skip
 
 
 # ---- the IR's functions, with this table

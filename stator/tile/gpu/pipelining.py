@@ -11,8 +11,8 @@ There are as many slots as stages: a turn fills the slot that was read in the tu
 arrived copies want anyway is enough. Copies come last, where the products are on their way; those of warp groups go on
 while threads copy. The last one goes on in the next turn as well, where nothing takes its sums before: what it reads is
 filled again behind another barrier, which all threads reach once the turn before has been computed. Scalars wait in
-registers, one for each turn. Loads stay where their address depends on what the loop loads, or the loop writes to their argument,
-or who knows where; other arguments do not overlap.
+registers, one for each turn. Loads stay where their address depends on what the loop loads, or the loop writes to
+their argument, or who knows where; other arguments do not overlap.
 Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own
 (TMA) would be another way to fill a slot here.
 """
@@ -65,7 +65,8 @@ class _Copied:
 @dataclass(frozen=True)
 class _InFlight:
     """A product of warp groups that goes on in the next turn, its wait, and the carried value that it gives: its number
-    and argument. What uses that first, behind a wait there; None where the next product adds to it, and nothing else."""
+    and argument. `first_use` of that is behind a wait; it is None where the next product adds to it, and nothing else.
+    """
 
     product: Operation | None = None
     wait: Operation | None = None
@@ -390,8 +391,10 @@ class _Loop:
         builder.emit("async_copy", [place, pointers, mask], attrs, location=load.location)
 
     def read(self, builder: IRBuilder, slot: Value, early: Sequence[Value], fill: Callable[[], _Filled]) -> _Filled:
-        """The body's operations, with what the turn finds in its slot and among scalars in place of loads; and the copies
-        of a later turn, at the end or as soon as warp groups multiply."""
+        """The body's operations, with what the turn finds in its slot and among scalars in place of loads.
+
+        The copies of a later turn are at the end, or begin as soon as warp groups multiply.
+        """
         names = {load.result: value for load, value in zip(self.scalars, early, strict=True)}
         loads = {id(copied.load): copied for copied in self.copied}
         gone, filled = {id(load) for load in self.scalars}, None
@@ -425,7 +428,7 @@ class _Loop:
     def went_on(
         self, builder: IRBuilder, flying: _InFlight, names: dict[Value, Value], fill: Callable[[], _Filled]
     ) -> _Filled:
-        """A product has begun that goes on in the next turn; all threads know that the one of the turn before has ended."""
+        """A product has begun that goes on in the next turn, and all threads know that the one before it has ended."""
         assert flying.wait is not None and flying.product is not None
         if flying.first_use is None:
             flying.wait.attrs["pending"] = 1

@@ -191,8 +191,10 @@ def mma(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]
 
 
 def wgmma(a: Type, b: Type, acc: Type, precision: str) -> Layout:
-    """Of a product by warp groups: `a` and `b` are buffers, or `a` is a tile that threads have as operand. Their elements
-    are numbers here, whose places are those of the buffers."""
+    """Of a product by warp groups: `a` and `b` are buffers, or `a` is a tile that threads have as operand.
+
+    The elements of buffers are numbers here, whose layouts are those of memory.
+    """
     found = instruction(a.element, b.element, acc.element, precision, GROUP_INSTRUCTIONS)
     require(found is not None, f"warp groups do not multiply {listed([a, b, acc])} in precision {precision}")
     assert found is not None

@@ -30,7 +30,7 @@ from stator.tile.layouts.linear import (
     unflat,
 )
 
-#: Bytes of all banks, of which rows have as many at most; vectors in them; rows whose vectors are exchanged differently.
+#: Bytes of all banks, as many of which a row has at most, and of a vector; rows whose vectors are in other places.
 _ROW_BYTES, _VECTOR_BYTES, _PHASES = 128, 16, 8
 
 

@@ -33,8 +33,7 @@ from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia import assign, ptx
 from stator.tile.nvidia.kernel import write
 
-
-#: The architecture that has `wgmma`, and the only one; its registers, the most of a thread, and those beside a product's.
+#: The one architecture that has `wgmma`; its registers, the most of a thread, and how many it needs beside a product.
 WARP_GROUPS = 90
 _REGISTERS, _MOST_REGISTERS, _OTHER_REGISTERS = 1 << 16, 255, 40
 

@@ -78,8 +78,10 @@ class Threads:
         return self._of_thread("add", tuple(bases))
 
     def warp_sum(self, bases: Sequence[int]) -> str:
-        """The sum of the bases of the bits that are set, none of which is a lane's: of a lane, so that it is known to be
-        the same in a warp."""
+        """The sum of the bases of the bits that are set, none of which is a lane's.
+
+        One lane says it, so that an assembler knows that it is the same in a warp.
+        """
         key = "warp", tuple(bases)
         if key not in self._elements:
             own = self.thread_sum(bases)

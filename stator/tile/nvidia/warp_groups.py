@@ -83,7 +83,9 @@ class _Product:
         self.given: list[tuple[str, str]] = []
         groups = self.layout.warp[2:]
         self.right = _InMemory(w, right, 1, [base[1] for base in groups])
-        self.left = None if isinstance(left.type.layout, Layout) else _InMemory(w, left, 0, [base[0] for base in groups])
+        self.left = (
+            None if isinstance(left.type.layout, Layout) else _InMemory(w, left, 0, [base[0] for base in groups])
+        )
         self.words = w.get_words(left) if self.left is None else []
         self.left_value = left
 

@@ -89,9 +89,7 @@ def product(
     a, b = integers(m, max(inner, k), dtype=dtype), integers(max(inner, k), n, dtype=dtype, seed=1)
     c = torch.full((m, n), torch.nan)
     given = [a.T.contiguous() if left else a, b.T.contiguous() if right else b, c]
-    text = compiled(
-        product_kernel, *given, inner or k, m, M=m, N=n, K=k, LEFT=left, RIGHT=right, FORM=form, **options
-    )
+    text = compiled(product_kernel, *given, inner or k, m, M=m, N=n, K=k, LEFT=left, RIGHT=right, FORM=form, **options)
     run(text, given, inner, m)
     np.testing.assert_array_equal(c.numpy(), expected(form, a[:, :inner], b[:inner], k).numpy())
     return text

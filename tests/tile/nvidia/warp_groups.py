@@ -1,4 +1,4 @@
-"""Hopper's products by warp groups: descriptors, products that are computed some time later, and the proxy they read by.
+"""Hopper's products by warp groups: descriptors, results that are there some time later, and the proxy they read by.
 
 Results that nobody has waited for are NaNs whose bits say which they are. What is read has to have a fence and then a
 barrier behind its write, and is not written before the product has been waited for, by all threads.
@@ -36,7 +36,9 @@ class WarpGroups:
         self.reading = np.zeros(size, np.int64)
         self.begun: dict[int, Array] = {}  # the number of a result → what it will be
         self.numbers = 0
-        self.pending: list[list[Array]] = []  # of each group of products that has been committed the bytes that it reads
+        self.pending: list[
+            list[Array]
+        ] = []  # of each group of products that has been committed the bytes that it reads
         self.open: list[Array] = []
         self.last: list[int] = []  # of each of those groups the number of its last result
         self.ended = 0
@@ -125,7 +127,11 @@ class WarpGroups:
         columns, decode = int(match.group(1)), _DECODE[match.group(2)]
         results, a, b, scale, flags = self.operands(rest)
         assert len(results) == columns // 2 and flags[:2] == [1, 1]
-        sums = [registers[n] for n in results] if registers[scale].all() else [np.zeros(self.machine.threads)] * len(results)
+        sums = (
+            [registers[n] for n in results]
+            if registers[scale].all()
+            else [np.zeros(self.machine.threads)] * len(results)
+        )
         sums = [self.known(each) for each in sums]
         found = [np.zeros(self.machine.threads, np.float32) for _ in results]
         for group in range(self.machine.threads // _GROUP):

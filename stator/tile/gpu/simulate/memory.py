@@ -1,8 +1,8 @@
 """Shared memory of one program that knows who touched each byte since the last barrier.
 
 What two threads do to one byte between two barriers, one of them writing, is a `Race`, although the simulator does one
-operation after the other; so is reading a byte that nobody has written, or that a copy is on its way to. So is what warp
-groups read with no fence and barrier behind the write, or what is written while they may be reading it.
+operation after the other; so is reading a byte that nobody has written, or that a copy is on its way to. So is what
+warp groups read with no fence and barrier behind the write, or what is written while they may be reading it.
 Neighbours: `threads` reads and writes here.
 """
 
