@@ -24,6 +24,7 @@ from stator.base.options import Options as StatorOptions
 from stator.base.store import key_of
 from stator.runtime.toolchain import open_store
 from stator.targets.cuda import libdevice
+from stator.targets.cuda.worker import SHARED_BYTES
 from stator.tile.errors import CodeRefused
 from stator.tile.gpu.operators import parse as parse_with_layouts
 from stator.tile.ir.core import Module
@@ -69,6 +70,11 @@ class Asked:
             return 0
         most = min(_REGISTERS // (self.warps << LANES), _MOST_REGISTERS, self.registers or _MOST_REGISTERS)
         return max(most - _OTHER_REGISTERS, 0)
+
+    @property
+    def most_shared(self) -> int:
+        """The bytes of shared memory that a program may have."""
+        return SHARED_BYTES[self.architecture]
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,24 @@ def test_sums_stay_in_flight_where_a_loop_only_adds_them_up() -> None:
 
 
 @triton.jit
+def repeated_kernel(q, k, out, LENGTH, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    queries = tl.load(q + rows[:, None] * D + inner[None, :])
+    most = tl.full((M,), -float("inf"), tl.float32)
+    for start in range(0, LENGTH, N):
+        keys = tl.load(k + (start + columns)[None, :] * D + inner[:, None])
+        most = tl.maximum(most, tl.max(tl.dot(queries, keys), 1))
+    tl.store(out + rows, most)
+
+
+@pytest.mark.parametrize(("d", "stages", "fits"), [(256, 2, True), (512, 3, False)])
+def test_operands_that_fill_shared_memory_stay_in_registers(d: int, stages: int, fits: bool) -> None:
+    """A buffer that lives as long as a loop does may be what is too much."""
+    text = compiled(repeated_kernel, F16, F16, torch.float32, 256, M=128, N=64, D=d, num_warps=8, num_stages=stages)
+    assert bool(shapes(text)) == fits and text.shared <= 232448
+
+
+@triton.jit
 def attention_kernel(
     q, k, v, out, scale, LENGTH, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr
 ):

@@ -19,7 +19,7 @@ import numpy as np
 from stator.tile.gpu.buffers import PARTS, Bytes, scratch_of
 from stator.tile.gpu.operators import GPU_OPERATORS, content, slot_bytes
 from stator.tile.gpu.scratch import layout_of
-from stator.tile.gpu.simulate.memory import SharedMemory
+from stator.tile.gpu.simulate.memory import Race, SharedMemory
 from stator.tile.interpret.casts import Data
 from stator.tile.interpret.compute import Given, constant
 from stator.tile.interpret.memory import Memory
@@ -126,6 +126,8 @@ class Threads(Machine):
         self.products = 0  # of warp groups, that have begun
 
     def operation(self, operation: Operation, operands: list[Any], known: Environment) -> Sequence[Any]:
+        if operation.op not in _TAKE_PRODUCTS and any(isinstance(operand, Multiplied) for operand in operands):
+            raise Race(f"{operation.op} takes a product that nobody has waited for")
         if operation.op in _OPERATIONS:
             return _OPERATIONS[operation.op](self, operation, operands, known)
         if operation.op in ("if", "for", "while"):
@@ -457,6 +459,8 @@ def _shuffled(plan: Shuffles, old: Data) -> Data:
     return new
 
 
+#: Operators that take what a warp group is computing.
+_TAKE_PRODUCTS = frozenset(["wgmma", "wgmma_wait", "for", "while"])
 _Row: TypeAlias = Callable[[Threads, Operation, "list[Any]", Environment], Sequence[Any]]
 _OPERATIONS: Mapping[str, _Row] = {
     "constant": Threads.whole, "arange": Threads.whole, "scan": Threads.whole, "sort": Threads.whole,
