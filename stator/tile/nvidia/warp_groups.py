@@ -107,9 +107,9 @@ class _Product:
         left = self.left.first() if self.left is not None else ""
         go_on, begin = self.add("b", "i1", "true"), self.add("b", "i1", "false") if starts else ""
         lines = ["wgmma.fence.sync.aligned"]
-        for inner in range(0, self.inner, self.found.inner):
-            for first in range(0, self.count, each):
-                row, column = self.layout.coordinates(first, 0, 0)
+        for first in range(0, self.count, each):  # all of one part's sums at once: they are added up where they are
+            row, column = self.layout.coordinates(first, 0, 0)
+            for inner in range(0, self.inner, self.found.inner):
                 b = self.add(_DESCRIPTOR, "i64", self.right.part(right, column, inner))
                 a, turned = self.left_operand(left, row, inner)
                 results = ",".join([f"${number}" for number in range(first, first + each)])
