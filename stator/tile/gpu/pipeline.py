@@ -51,7 +51,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("assign", lambda function, choices: assign(function, choices.num_warps, choices.group_registers)),
     Pass("join_laid_out", lambda function, choices: join_equal(function, GPU_OPERATORS)),
     Pass("leave_loops", lambda function, choices: leave_loops(function, GPU_OPERATORS)),
-    Pass("pipeline", lambda function, choices: pipeline_loops(function, choices.num_stages, choices.group_registers)),
+    Pass("pipeline", lambda function, choices: pipeline_loops(function, choices.num_stages)),
     Pass("prefetch", lambda function, choices: prefetch_products(function)),
     Pass("operands", lambda function, choices: buffer_operands(function)),
     Pass("join_copied", lambda function, choices: join_equal(function, GPU_OPERATORS)),

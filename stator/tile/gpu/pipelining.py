@@ -8,13 +8,11 @@ none and says itself how many stages it has.
                                                 async_copy(a slot, p of stages - 1 turns ahead); async_commit()
 
 There are as many slots as stages: a turn fills the slot that was read in the turn before, so the one barrier that the
-arrived copies want anyway is enough. Copies come last, where the products are on their way; those of warp groups go on
-while threads copy. The last one goes on in the next turn as well, where nothing takes its sums before: what it reads is
-filled again behind another barrier, which all threads reach once the turn before has been computed. Scalars wait in
-registers, one for each turn. Loads stay where their address depends on what the loop loads, or the loop writes to
-their argument, or who knows where; other arguments do not overlap.
-Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own
-(TMA) would be another way to fill a slot here.
+arrived copies want anyway is enough. Copies come last, where the products are on their way. Products of warp groups go
+on while threads copy; where a loop only adds them up, in the next turn as well: their slot is filled behind another
+barrier, which all reach once the turn before has been computed. Scalars wait in registers, one for each turn. Loads
+stay where their address depends on what the loop loads, or the loop writes to their argument, or who knows where.
+Neighbours: `assign` has made the loop, `barriers` counts the barrier. Other ways to fill a slot (TMA) would be here.
 """
 
 from __future__ import annotations
@@ -34,7 +32,6 @@ from stator.tile.ir.build import IRBuilder
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import effects_of
 from stator.tile.ir.types import I1, I32, DType, Pointer, Type
-from stator.tile.layouts.linear import LANES, Layout
 from stator.tile.layouts.memory import Shared
 
 #: Bytes that a copy moves at once: at least four.
@@ -47,8 +44,7 @@ _WRITES = frozenset(["store", "atomic_rmw", "atomic_cas"])
 _POINTING = frozenset("addptr splat broadcast reshape expand_dims permute convert_layout".split())
 #: Without products, bytes of shared memory from which on fewer turns are under way, and what is too much for two.
 _MUCH, _TOO_MUCH = 48 << 10, 96 << 10
-
-#: What a turn carries on of a later one behind the copies of that, and its scalars.
+#: What a turn carries on behind the copies of a later one, and scalars of that.
 _Filled: TypeAlias = tuple[list[Value], list[Value]]
 
 
@@ -64,29 +60,21 @@ class _Copied:
 
 @dataclass(frozen=True)
 class _InFlight:
-    """A product of warp groups that goes on in the next turn, its wait, and the carried value that it gives: its number
-    and argument. `first_use` of that is behind a wait; it is None where the next product adds to it, and nothing else.
-    """
+    """The wait for a product of warp groups that goes on in the next turn; the number of the carried value it gives."""
 
-    product: Operation | None = None
-    wait: Operation | None = None
-    place: int = -1
-    arg: Value | None = None
-    first_use: Operation | None = None
+    wait: Operation
+    place: int
 
 
-def pipeline_loops(function: Function, num_stages: int, group_registers: int = 0) -> None:
-    """Does that to every loop; its attribute `stages` counts more than those of the launch.
-
-    `group_registers` of a thread a warp group's product may take.
-    """
-    _blocks(function, function.body, num_stages, group_registers)
+def pipeline_loops(function: Function, num_stages: int) -> None:
+    """Does that to every loop; its attribute `stages` counts more than those of the launch."""
+    _blocks(function, function.body, num_stages)
 
 
-def _blocks(function: Function, block: Block, num_stages: int, group_registers: int) -> None:
+def _blocks(function: Function, block: Block, num_stages: int) -> None:
     for operation in list(block.operations):
         for region in operation.regions:
-            _blocks(function, region, num_stages, group_registers)
+            _blocks(function, region, num_stages)
         if operation.op != "for":
             continue
         stages = operation.attrs.get("stages") or (num_stages if _has_product(operation) else 1)
@@ -94,22 +82,13 @@ def _blocks(function: Function, block: Block, num_stages: int, group_registers: 
         turns = turns_of(operation, flow.made)
         stages = stages if turns is None else min(stages, turns + 1)
         if stages > 1 and _may_run_ahead(operation, flow, stages):
-            loop = _Loop(function, block, operation, flow, stages, group_registers)
+            loop = _Loop(function, block, operation, flow, stages)
             if loop.copied:
                 loop.rewrite()
 
 
 def _has_product(loop: Operation) -> bool:
     return any(operation.op in _PRODUCTS for operation in loop.regions[0].operations)
-
-
-def _inside(operation: Operation) -> list[Operation]:
-    return [inner for region in operation.regions for inner in region.walk()]
-
-
-def _words(type_: Type) -> int:
-    """How many words of 32 bits threads have of an operand of warp groups, all together."""
-    return type_.numel * type_.element.itemsize // 4 if isinstance(type_.layout, Layout) else 0
 
 
 def _may_run_ahead(loop: Operation, flow: Flow, stages: int) -> bool:
@@ -150,9 +129,7 @@ def _arguments(flow: Flow, pointer: Value) -> frozenset[Value] | None:
 class _Loop:
     """A loop and what is to be copied in it."""
 
-    def __init__(
-        self, function: Function, block: Block, loop: Operation, flow: Flow, stages: int, group_registers: int
-    ) -> None:
+    def __init__(self, function: Function, block: Block, loop: Operation, flow: Flow, stages: int) -> None:
         self.function, self.block, self.loop, self.flow, self.stages = function, block, loop, flow, stages
         (self.body,) = loop.regions
         self.place = {id(operation): i for i, operation in enumerate(self.body.operations)}
@@ -163,7 +140,7 @@ class _Loop:
         self.scalars = [] if self.multiplies else [o for o in self.body.operations if self.is_early(o)]
         if not self.multiplies:
             self.fit()
-        self.flying = self.product_in_flight(group_registers * (function.attrs["num_warps"] << LANES))
+        self.flying = self.product_in_flight()
         ahead = [*[copied.load for copied in self.copied], *self.scalars]
         self.needed = self.slice([v for load in ahead for v in load.operands]) or ([], [])
 
@@ -253,28 +230,22 @@ class _Loop:
             seen.update(fresh)
         return [operations[number] for number in sorted(operations)], sorted(carried)
 
-    def product_in_flight(self, registers: int) -> _InFlight | None:
-        """The last product of warp groups, if it may go on in the next turn: nothing takes its sums in this one.
+    def product_in_flight(self) -> _InFlight | None:
+        """The one product of warp groups, if the loop does nothing with its sums but to add the next ones to them.
 
-        What it reads lies in a slot, and all that products have in registers fits there at once.
+        So they stay in the registers that they are in. What it reads lies in slots, or is the same in all turns.
         """
-        products = [operation for operation in self.body.operations if operation.op == "wgmma"]
-        if not products or any(o.op == "wgmma" and o not in products for o in self.body.walk()):
+        products = [operation for operation in self.body.walk() if operation.op == "wgmma"]
+        if len(products) != 1 or products[0] not in self.body.operations:
             return None
-        last, ends = products[-1], self.body.operations[-1]
-        (wait,) = self.flow.uses[last.result]
+        (product,), ends = products, self.body.operations[-1]
+        (wait,) = self.flow.uses[product.result]
         places = [i for i, value in enumerate(ends.operands) if value is wait.result]
         if self.flow.uses.get(wait.result) != [ends] or len(places) != 1:
             return None
         arg = self.body.args[1 + places[0]]
-        before = self.body.operations[: self.place[id(last)] + 1]
-        first = next((o for o in before if any(arg in each.operands for each in (o, *_inside(o)))), None)
-        words = sum([_words(value.type) for product in products for value in product.operands])
-        tiles = [value for value in last.operands[:2] if not isinstance(value.type.layout, Layout)]
-        if first is None or words > registers or not all(self.is_copied(value) for value in tiles):
-            return None
-        chained = len(products) == 1 and self.flow.uses[arg] == [last] and len(tiles) == len(last.operands[:2])
-        return _InFlight(last, wait, places[0], arg, None if chained else first)
+        alone = arg is product.operands[2] and self.flow.uses[arg] == [product]
+        return _InFlight(wait, places[0]) if alone and all(map(self.is_copied, product.operands[:2])) else None
 
     def is_copied(self, operand: Value) -> bool:
         """Whether an operand lies in the slot of a turn, or is the same in all turns."""
@@ -398,45 +369,25 @@ class _Loop:
         names = {load.result: value for load, value in zip(self.scalars, early, strict=True)}
         loads = {id(copied.load): copied for copied in self.copied}
         gone, filled = {id(load) for load in self.scalars}, None
-        flying = self.flying or _InFlight()
         for operation in self.body.operations[:-1]:
             if id(operation) in gone:
                 continue
             if id(operation) in loads:
                 gone |= self.found(builder, loads[id(operation)], slot, names)
                 continue
-            if operation is flying.first_use:
-                assert flying.arg is not None
-                (names[flying.arg],) = builder.emit("wgmma_wait", [flying.arg], {"pending": 0})
-            if operation.op == "wgmma_wait" and self.flying is None and filled is None:
+            if operation.op == "wgmma_wait" and filled is None and self.flying is None:
                 filled = fill()
-            if operation is flying.wait:
-                filled = self.went_on(builder, flying, names, fill)
-                continue
-            self.keep(builder, operation, names)
+            operation.operands = tuple([names.get(operand, operand) for operand in operation.operands])
+            for region in operation.regions:
+                replace_operands(region, names)
+            builder.block.operations.append(operation)
+            if self.flying is not None and operation is self.flying.wait:
+                operation.attrs["pending"] = 1
+                builder.emit("barrier")
+                filled = fill()
         last = self.body.operations[-1]
         last.operands = tuple([names.get(operand, operand) for operand in last.operands])
         return fill() if filled is None else filled
-
-    @staticmethod
-    def keep(builder: IRBuilder, operation: Operation, names: dict[Value, Value]) -> None:
-        operation.operands = tuple([names.get(operand, operand) for operand in operation.operands])
-        for region in operation.regions:
-            replace_operands(region, names)
-        builder.block.operations.append(operation)
-
-    def went_on(
-        self, builder: IRBuilder, flying: _InFlight, names: dict[Value, Value], fill: Callable[[], _Filled]
-    ) -> _Filled:
-        """A product has begun that goes on in the next turn, and all threads know that the one before it has ended."""
-        assert flying.wait is not None and flying.product is not None
-        if flying.first_use is None:
-            flying.wait.attrs["pending"] = 1
-            self.keep(builder, flying.wait, names)
-        else:
-            names[flying.wait.result] = flying.product.result
-        builder.emit("barrier")
-        return fill()
 
     def found(self, builder: IRBuilder, copied: _Copied, slot: Value, names: dict[Value, Value]) -> set[int]:
         """What a turn finds in a slot, as whoever uses the load takes it; the operations that are gone by that."""

@@ -26,10 +26,6 @@ TRIPLE = "nvptx64-nvidia-cuda"
 #: Shared memory begins at a multiple of so many bytes: what vectors want, and what warp groups read.
 _ALIGN, _ATOM = 16, 1024
 _ROUNDS_TO_HALF = re.compile(r"fptrunc .* to half$", re.MULTILINE)
-_WIDENED = re.compile(r"^\s*(%\S+) = fpext half ", re.MULTILINE)
-#: What only passes numbers on: LLVM may do it before they are wider.
-_PASSES_ON = re.compile(r"^\s*(%\S+) = (?:fneg|select|phi|call|freeze|extractvalue|extractelement)\b(.*)$", re.MULTILINE)
-_NAMES = re.compile(r"%[\w.]+")
 
 
 @dataclass(frozen=True)
@@ -66,30 +62,10 @@ def write(
     w.code.do("ret void")
     types = [register(param.type.element) for param in function.params]
     text = _module(w, function, registers, [*types, "i64", "i64"] if hidden else ["i64"] * len(types))
-    if not function.attrs.get("enable_fp_fusion", True):
+    # LLVM drops conversions between operations that float16 has too, and would contract what is left into one rounding.
+    if not function.attrs.get("enable_fp_fusion", True) or _ROUNDS_TO_HALF.search(text):
         text = text.replace(" contract ", " ")
-    elif _ROUNDS_TO_HALF.search(text):
-        text = _rounded_in_half(text)
     return Text(function.name, text, w.kept + w.room, warps)
-
-
-def _rounded_in_half(text: str) -> str:
-    """No operation on what was of 16 bits is contracted with another one.
-
-    LLVM drops conversions between operations that float16 has too, and would contract what is left into one rounding.
-    """
-    halves = set(_WIDENED.findall(text))
-    passing = [(name, set(_NAMES.findall(rest))) for name, rest in _PASSES_ON.findall(text)]
-    grows = bool(halves)
-    while grows:
-        more = {name for name, operands in passing if name not in halves and operands & halves}
-        halves |= more
-        grows = bool(more)
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        if " contract " in line and halves.intersection(_NAMES.findall(line)):
-            lines[number] = line.replace(" contract ", " ")
-    return "\n".join(lines)
 
 
 def _parameter(w: Writer, param: Value, word: str) -> str:

@@ -18,7 +18,6 @@ from stator.tile.ir.core import Module
 from stator.tile.live import LiveMemory
 from tests.tile.interpret.cases import Case, Data
 
-
 #: Of a thread, for products of warp groups.
 GROUP_REGISTERS = 200
 

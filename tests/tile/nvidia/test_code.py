@@ -9,7 +9,7 @@ import torch
 from stator.tile.interpret.memory import Memory
 from stator.tile.interpret.run import run
 from stator.tile.ir.parse import parse
-from stator.tile.nvidia import halves, ptx
+from stator.tile.nvidia import halves
 from tests.tile.nvidia.emulated import text_of
 from tests.tile.nvidia.machine import Machine
 
@@ -197,42 +197,3 @@ def test_neighbours_are_added_at_once(architecture: int, hint: str, vector: int)
     wanted = np.zeros((4, 32), np.float32)
     np.add.at(wanted, rows, np.where(np.arange(256) < 240, x, 0).reshape(8, 32))
     np.testing.assert_array_equal(out, wanted)
-
-
-ROUNDED = """
-def main(p: ptr[f16], q: ptr[f32], out: ptr[f16]):
-    i: i32[128] = arange(start=0, end=128)
-    c: i32[128] = constant(value=64, type=i32[128])
-    k: i1[128] = lt(i, c)
-    a: ptr[f16][128] = splat(p, shape=(128,))
-    b: ptr[f16][128] = addptr(a, i)
-    narrow: f16[128] = load(b)
-    x: f32[128] = cast(narrow, dtype=f32)
-    d: ptr[f32][128] = splat(q, shape=(128,))
-    e: ptr[f32][128] = addptr(d, i)
-    y: f32[128] = load(e)
-    {lines}
-    r: f16[128] = cast(z, dtype=f16)
-    o: ptr[f16][128] = splat(out, shape=(128,))
-    s: ptr[f16][128] = addptr(o, i)
-    store(s, r)
-    return_()
-"""
-
-
-@pytest.mark.parametrize(
-    ("lines", "fused"),
-    [
-        ("m: f32[128] = mul(y, y); z: f32[128] = add(m, y)", True),
-        ("m: f32[128] = mul(y, y); z: f32[128] = add(m, x)", False),
-        ("m: f32[128] = mul(x, x); z: f32[128] = add(m, x)", False),
-        ("n: f32[128] = neg(x); w: f32[128] = select(k, n, y); m: f32[128] = mul(w, w); z: f32[128] = add(m, w)", False),
-        ("m: f32[128] = mul(x, x); h: f16[128] = cast(m, dtype=f16); g: f32[128] = cast(h, dtype=f32); "
-         "z: f32[128] = add(g, x)", False),
-    ],
-)  # fmt: skip
-def test_what_was_of_16_bits_is_not_contracted(lines: str, fused: bool) -> None:
-    """Where a result is rounded to f16: LLVM would take operations of f16, and then leave out a rounding between them."""
-    module = parse(ROUNDED.format(lines=lines.replace("; ", "\n    ")))
-    written = ptx.ptx_of(text_of(module, "main").llvm, 90)
-    assert ("fma.rn.f32" in written) == fused and "fma.rn.f16" not in written

@@ -16,6 +16,7 @@ from stator.tile.nvidia import ptx
 from stator.tile.nvidia.kernel import Text
 from tests.tile.nvidia.emulated import text_of
 from tests.tile.nvidia.machine import Machine, MachineError
+from tests.tile.nvidia.test_products import batched_kernel
 from tests.tile.nvidia.warp_groups import WarpGroups
 
 F16, BF16 = torch.float16, torch.bfloat16
@@ -147,6 +148,11 @@ def test_rows_that_end_within_a_tile(stages: int) -> None:
 )
 def test_what_is_too_small_stays_with_single_warps(m: int, n: int, k: int, warps: int) -> None:
     text = product(m, n, k, 2 * k, False, False, "", F16, num_warps=warps, num_stages=2)
+    assert not shapes(text) and "mma.sync" in text.llvm
+
+
+def test_batches_stay_with_single_warps() -> None:
+    text = compiled(batched_kernel, F16, F16, torch.float32, 64, B=2, M=64, N=32, K=32)
     assert not shapes(text) and "mma.sync" in text.llvm
 
 
