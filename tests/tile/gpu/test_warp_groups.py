@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -147,7 +148,7 @@ def test_barriers_have_a_fence_before_them_where_warp_groups_read() -> None:
     assert ops == ["barrier", "local_store", "local_store", "proxy_fence", "barrier", "wgmma", "wgmma_wait"]
 
 
-def test_scratch_is_elsewhere_while_a_warp_group_reads() -> None:
+def test_scratch_is_elsewhere_while_a_warp_group_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a loop copies may be computed behind a product that goes on, through scratch."""
     found = operations(lowered(1))
     product_ = next(o for o in found if o.op == "wgmma")
@@ -161,6 +162,7 @@ def test_scratch_is_elsewhere_while_a_warp_group_reads() -> None:
     given = "\n".join([f'L99 = "{layout}"', *lines[: place + 1], new, *lines[place + 1 :], ""])
     module = parse(given)
     (function,) = module.functions.values()
+    monkeypatch.setattr(sys.modules[allocate.__module__], "APART", 0)
     allocate(function)
     changed = list(function.body.walk())
     moved = next(o for o in changed if o.op == "convert_layout" and o.result.name == "moved")
