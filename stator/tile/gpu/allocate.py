@@ -1,21 +1,23 @@
 """Places buffers and scratch in shared memory: what is not needed at the same time may lie in the same bytes.
 
-A buffer is needed from its `local_alloc` to its last use; where that is in a loop that the buffer comes from outside
-of, to the end of the loop. Scratch is needed by its operation alone. Largest first, each lies as low as it can.
+A buffer is needed from its `local_alloc` to its last use, of a product of warp groups to the wait for that; where it is
+in a loop that the buffer comes from outside of, to the end of the loop. Scratch is needed by its operation alone.
+Largest first, each lies as low as it can.
 Neighbours: `scratch` counts, `buffers` reads what is written here; `barriers` comes behind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stator.tile.gpu.buffers import PARTS, owners
 from stator.tile.gpu.operators import buffer_bytes
 from stator.tile.gpu.scratch import scratch_bytes
-from stator.tile.ir.core import Block, Function, Operation
+from stator.tile.ir.core import Block, Function, Operation, Value
 
-#: Buffers begin at multiples of so many bytes: what rows of banks, and copies of tiles, want.
-ALIGNMENT = 128
+#: Buffers begin at multiples of so many bytes, which rows of banks want; what warp groups read, at whole atoms.
+ALIGNMENT, ATOM = 128, 1024
 #: Scratch of operations that are so near to one another is apart, for then no barrier is needed between them, unless
 #: more than so many bytes come of it.
 APART, ENOUGH = 24, 32768
@@ -30,6 +32,7 @@ class _Need:
     size: int
     first: int
     last: int
+    alignment: int = ALIGNMENT
     offset: int = 0
 
 
@@ -70,17 +73,18 @@ def _place(needs: list[_Need]) -> None:
         for start, end in taken:
             if need.offset + need.size <= start:
                 break
-            need.offset = max(need.offset, _up(end))
+            need.offset = max(need.offset, _up(end, need.alignment))
         placed.append(need)
         need.operation.attrs[need.attribute] = need.offset
 
 
-def _up(offset: int) -> int:
-    return -(-offset // ALIGNMENT) * ALIGNMENT
+def _up(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment
 
 
 def _needs(function: Function, apart: int) -> list[_Need]:
     numbering, owner = _Numbering(function), owners(function)
+    products = {o.result: o for o in function.body.walk() if o.op == "wgmma"}
     found: dict[int, _Need] = {}
     for operation in function.body.walk():
         number = numbering.number[id(operation)]
@@ -89,11 +93,20 @@ def _needs(function: Function, apart: int) -> list[_Need]:
             found[id(operation)] = _Need(operation, "offset", size, number, number)
         elif size := scratch_bytes(operation):
             found[-id(operation)] = _Need(operation, "scratch", size, number, number + apart)
-        for operand in operation.operands:
+        for operand in _touched(operation, products):
             if operand in owner and operation.op not in PARTS:
                 need = found[id(owner[operand])]
                 need.last = max(need.last, _last(numbering, owner[operand], operation))
+                if operation.op == "wgmma":
+                    need.alignment = ATOM
     return list(found.values())
+
+
+def _touched(operation: Operation, products: Mapping[Value, Operation]) -> tuple[Value, ...]:
+    """The operands, and what a product that is waited for has been reading until then."""
+    if operation.op != "wgmma_wait" or operation.operands[0] not in products:
+        return operation.operands
+    return products[operation.operands[0]].operands
 
 
 def _last(numbering: _Numbering, alloc: Operation, use: Operation) -> int:

@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from stator.tile.analysis.axes import analyse
+from stator.tile.gpu.buffers import buffer_layout
 from stator.tile.gpu.coalesce import Coalescing, default_layout
+from stator.tile.gpu.instructions import Instruction
 from stator.tile.gpu.matmul import Products, multiplied, summed
 from stator.tile.gpu.operators import builder as gpu_builder
 from stator.tile.gpu.operators import content
@@ -27,6 +29,7 @@ from stator.tile.gpu.views import BACKWARD, VIEWS
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import OPERATORS
 from stator.tile.ir.types import DType, Pointer, Type
+from stator.tile.layouts.conversion import Nothing, Registers, plan_conversion
 from stator.tile.layouts.linear import LANES, Layout
 from stator.tile.layouts.memory import plain
 from stator.tile.layouts.mma import dot_operand
@@ -40,8 +43,11 @@ class Unplaced(ValueError):
     """A tile that no layout can be found for, with the operation."""
 
 
-def assign(source: Function, warps: int) -> Function:
-    """The function with layouts. Its calls have been inlined. Unplaced where a size is no power of two."""
+def assign(source: Function, warps: int, group_registers: int = 0) -> Function:
+    """The function with layouts. Its calls have been inlined. Unplaced where a size is no power of two.
+
+    `group_registers` of a thread a warp group's product may take; with 0 there are none.
+    """
     for operation in source.body.walk():
         for value in operation.results:
             if any(size & (size - 1) for size in value.type.shape):
@@ -51,7 +57,7 @@ def assign(source: Function, warps: int) -> Function:
     function.attrs = {**source.attrs, "num_warps": warps}
     axes = analyse(source, lambda op: op in OPERATORS and OPERATORS[op].elementwise)
     coalescing = Coalescing(source, axes, warps)
-    products = Products(source, warps)
+    products = Products(source, warps, group_registers)
     assigner = _Assigner(function, Preferences(source, coalescing, products, warps))
     assigner.scopes[-1].update({(param, None): param for param in source.params})
     assigner.block(source.body)
@@ -276,6 +282,12 @@ class _Assigner:
         result = operation.result.type
         sums = summed(result, operation.operands[0].type)
         acc = self.cast(self.get(operation.operands[2], layout), sums, operation)
+        assert isinstance(result.element, DType)
+        by_groups = self.products.group_instruction(operation)
+        if by_groups is not None:
+            made = self.by_groups(operation, by_groups, layout, acc)
+            self.settle(operation, [self.cast(made, result.element, operation)])
+            return
         found = self.products.instruction(operation)
         operands = []
         for index, operand in enumerate(operation.operands[:2]):
@@ -288,8 +300,31 @@ class _Assigner:
             operands.append(self.in_dtype(operand, dtype, wanted, operation))
         op = "dot" if found is None else "mma"
         (made,) = self.emit(op, [*operands, acc], operation, **operation.attrs)
-        assert isinstance(result.element, DType)
         self.settle(operation, [self.cast(made, result.element, operation)])
+
+    def by_groups(self, operation: Operation, found: Instruction, layout: Layout, acc: Value) -> Value:
+        """A product by warp groups, whose left operand stays in registers if each thread has its part of it already."""
+        a, b = operation.operands[:2]
+        dtype = multiplied(a.type)
+        wanted = dot_operand(layout, 0, a.type.shape[1], found.width)
+        moved = plan_conversion(self.preferences.of(a), wanted, dtype.itemsize)
+        words = operation.result.type.numel + a.type.numel * dtype.itemsize // 4
+        if a in self.preferences.found and isinstance(moved, Nothing | Registers) and self.products.fits(words):
+            left = self.in_dtype(a, dtype, wanted, operation)
+        else:
+            left = self.in_memory(a, dtype, operation)
+        right = self.in_memory(b, multiplied(b.type), operation)
+        (made,) = self.emit("wgmma", [left, right, acc], operation, **operation.attrs)
+        return self.emit("wgmma_wait", [made], operation, pending=0)[0]
+
+    def in_memory(self, value: Value, dtype: DType, operation: Operation) -> Value:
+        """A buffer with a tile in it; one that is seen in another order is seen so there."""
+        made = self.lazy.get(value)
+        if made is not None and made.op == "permute":
+            inside = self.in_memory(made.operands[0], dtype, operation)
+            return self.emit("local_permute", [inside], operation, **made.attrs)[0]
+        tile = self.in_dtype(value, dtype, self.preferences.of(value), operation)
+        return self.emit("local_tile", [tile], operation, layout=buffer_layout(tile.type))[0]
 
     def in_dtype(self, value: Value, dtype: DType, layout: Layout, operation: Operation) -> Value:
         return self.cast(self.get(value, layout), dtype, operation)

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from stator.tile.gpu.operators import buffer_bytes
-from stator.tile.gpu.scratch import scratch_bytes
+from stator.tile.gpu.scratch import layout_of, scratch_bytes
 from stator.tile.ir.core import Function, Operation, Value
+from stator.tile.ir.types import Type
+from stator.tile.layouts.memory import Shared, rows_of_banks
 
 #: Operators that give a part or another view of a buffer.
 PARTS = frozenset(["local_index", "local_permute"])
 #: Operators that touch buffers → what they do to their operands' buffers, by position.
-READS: Mapping[str, tuple[int, ...]] = {"local_load": (0,), "dot": (0, 1)}
+READS: Mapping[str, tuple[int, ...]] = {"local_load": (0,), "dot": (0, 1), "wgmma": (0, 1)}
 WRITES: Mapping[str, tuple[int, ...]] = {"local_store": (0,)}
 COPIES: Mapping[str, tuple[int, ...]] = {"async_copy": (0,)}
 
@@ -51,3 +53,12 @@ def scratch_of(operation: Operation) -> Bytes | None:
     """Where an operation works, if it needs memory."""
     size = scratch_bytes(operation)
     return Bytes(operation.attrs["scratch"], operation.attrs["scratch"] + size) if size else None
+
+
+def buffer_layout(type_: Type) -> Shared:
+    """Of a buffer for a tile: rows along the axis that threads have neighbours on, as tensor cores read them best."""
+    layout = layout_of(type_)
+    first = layout.register[0] if layout.register else (0,) * layout.rank
+    inner = next((axis for axis, step in enumerate(first) if step), layout.rank - 1)
+    order = (inner, *[axis for axis in reversed(range(layout.rank)) if axis != inner])
+    return rows_of_banks(type_.shape, type_.element.itemsize, order)

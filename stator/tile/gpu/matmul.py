@@ -2,22 +2,27 @@
 
 Warps stand so that each has a part of the result that is nearly square, for then it reads the least. Where a product's
 result becomes an operand of another one, as in attention, all warps stand one above the other instead: each thread then
-has the operand already. Products that tensor cores do not compute are laid out so that a thread has a small square.
+has the operand already. Groups of four warps, where the target multiplies by such, stand one above the other as well:
+each has as many columns as there are. Products that tensor cores do not compute are laid out so that a thread has a
+small square.
 Neighbours: `instructions` is the table of tensor cores; `preferences` and `assign` ask here.
 """
 
 from __future__ import annotations
 
 from stator.tile.gpu.flow import Flow
-from stator.tile.gpu.instructions import Instruction, instruction
+from stator.tile.gpu.instructions import GROUP_INSTRUCTIONS, Instruction, instruction
 from stator.tile.ir.core import Function, Operation
 from stator.tile.ir.types import F16, F32, I32, DType, Type
 from stator.tile.layouts.blocked import blocked
 from stator.tile.layouts.linear import LANES, Layout
-from stator.tile.layouts.mma import COLUMNS, ROWS, mma
+from stator.tile.layouts.mma import COLUMNS, GROUP_ROWS, GROUP_WARPS, ROWS, mma, warp_groups
 
 #: Results of a thread along each of both axes, where there are no tensor cores.
 _SQUARE = 4
+#: Columns that an instruction of a warp group has at least: neighbours along them make a row that descriptors know; and
+#: where groups stand side by side, that no two of them share a row.
+_GROUP_COLUMNS, _APART = 16, 64
 
 
 def multiplied(type_: Type) -> DType:
@@ -37,8 +42,8 @@ def summed(type_: Type, operand: Type) -> DType:
 class Products:
     """The products of a function."""
 
-    def __init__(self, function: Function, warps: int) -> None:
-        self.warps = warps
+    def __init__(self, function: Function, warps: int, group_registers: int = 0) -> None:
+        self.warps, self.group_registers = warps, group_registers
         flow = Flow(function)
         dots = [operation for operation in function.body.walk() if operation.op == "dot"]
         self.chained: set[int] = set()
@@ -50,17 +55,44 @@ class Products:
     def instruction(self, operation: Operation) -> Instruction | None:
         """The tensor cores' instruction, if they compute it."""
         a, b, acc = [operand.type for operand in operation.operands]
-        found = instruction(
-            Type(multiplied(a)), Type(multiplied(b)), Type(summed(acc, a)), operation.attrs["precision"]
-        )
+        found = instruction(multiplied(a), multiplied(b), summed(acc, a), operation.attrs["precision"])
         (rows, inner), columns = a.shape[-2:], b.shape[-1]
         if found is None or rows < ROWS or columns < COLUMNS or inner < found.inner:
             return None
         return found
 
+    def group_instruction(self, operation: Operation) -> Instruction | None:
+        """That of warp groups, if they compute it: there are rows and columns for all groups, and registers for sums.
+
+        While it computes its sums are nowhere else.
+        """
+        a, b, acc = [operand.type for operand in operation.operands]
+        found = instruction(
+            multiplied(a), multiplied(b), summed(acc, a), operation.attrs["precision"], GROUP_INSTRUCTIONS
+        )
+        if found is None or acc.rank != 2 or a.shape[1] < found.inner or not self.fits(acc.numel):
+            return None
+        return found if self._groups(acc.shape) is not None else None
+
+    def fits(self, numel: int) -> bool:
+        """Whether so many words, no two of them in one thread, may be in registers while a warp group multiplies."""
+        return numel <= self.group_registers * (self.warps << LANES)
+
+    def _groups(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
+        """How many groups stand one above the other and side by side, or None where a result has no room for them."""
+        rows, columns = shape
+        down = min(rows // GROUP_ROWS, self.warps // GROUP_WARPS)
+        across = self.warps // GROUP_WARPS // down if down else 0
+        fits = across == 1 or columns // max(across, 1) >= _APART
+        return (down, across) if across and fits and columns >= _GROUP_COLUMNS else None
+
     def layout(self, operation: Operation) -> Layout:
         """Of the result."""
         shape = operation.result.type.shape
+        if self.group_instruction(operation) is not None:
+            groups = self._groups(shape)
+            assert groups is not None
+            return warp_groups(shape, groups)
         batches, (rows, columns) = shape[:-2], shape[-2:]
         outer = min(self.warps, batches[0]) if batches else 1
         left = self.warps // outer

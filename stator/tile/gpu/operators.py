@@ -33,6 +33,7 @@ from stator.tile.ir.types import DType, Pointer, Type
 from stator.tile.ir.verify import verify as verify_ir
 from stator.tile.layouts.linear import Layout
 from stator.tile.layouts.memory import Shared
+from stator.tile.layouts.mma import group_columns
 
 _LAYOUT = Attribute("a layout of threads", lambda value: isinstance(value, Layout))
 _LAYOUT_OR_NONE = replace(_LAYOUT, default=None)
@@ -40,6 +41,7 @@ _VECTOR = Attribute(
     "a power of two", lambda value: type(value) is int and value > 0 and not value & (value - 1), default=1
 )
 _SCRATCH = Attribute("bytes, or -1", lambda value: type(value) is int and value >= -1, default=-1)
+_SHARED = Attribute("a layout of shared memory", lambda value: isinstance(value, Shared))
 _TYPE = Attribute("a type", lambda value: isinstance(value, Type))
 _COUNT = Attribute("an int of at least 0", lambda value: type(value) is int and value >= 0, default=0)
 _ORDER = OPERATORS["permute"].attributes["order"]
@@ -187,6 +189,34 @@ def _dot(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Bloc
     return (Type(types[2].element, types[2].shape, spread(types[2])),)
 
 
+def _tile(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
+    count(types, 1)
+    (given,), layout = types, attrs["layout"]
+    spread(given)
+    if not isinstance(given.element, DType):
+        raise TypeRule(f"{given} holds no numbers")
+    if layout.shape != given.shape:
+        raise TypeRule(f"{layout} is no layout of {given}")
+    return (Type(Pointer(given.element, "shared"), given.shape, layout),)
+
+
+def _wgmma(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
+    """By warp groups: operands lie in shared memory, but for the left one where threads have it."""
+    count(types, 3)
+    a, b, acc = types
+    left = a if isinstance(a.layout, Layout) else Type(content(a), a.shape, _one_slot(a))
+    right = Type(content(b), b.shape, _one_slot(b))
+    types_of.dot([left.shaped(*a.shape), right.shaped(*b.shape), acc.shaped(*acc.shape)], attrs, regions)
+    return (Type(acc.element, acc.shape, rules.wgmma(left, right, acc, attrs["precision"])),)
+
+
+def _waited(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
+    count(types, 1)
+    if not group_columns(spread(types[0])):
+        raise TypeRule(f"{types[0]} is no result of warp groups")
+    return (types[0],)
+
+
 # ---- the table
 
 #: An operator of tile IR → the rule of its layouts; those that are not there want one layout for all tiles.
@@ -241,6 +271,11 @@ def _add(name: str, rule: Rule, doc: str, effects: str, **attributes: Attribute)
 _add("convert_layout", _converted, "the same tile in another layout", "", layout=_LAYOUT, scratch=_SCRATCH)
 _add("mma", with_layouts(types_of.dot, rules.mma), "acc + a @ b by tensor cores", "",
      **OPERATORS["dot"].attributes)  # fmt: skip
+_add("wgmma", _wgmma, "acc + a @ b by warp groups, which is there behind `wgmma_wait`", "reads",
+     **OPERATORS["dot"].attributes)  # fmt: skip
+_add("wgmma_wait", _waited, "a product by warp groups; all but the last `pending` of them have ended, for the thread's "
+     "own warp", "reads", pending=_COUNT)  # fmt: skip
+_add("local_tile", _tile, "a buffer that holds a tile, and nothing else ever", "", layout=_SHARED)
 _add("local_alloc", _alloc, "a buffer in shared memory, at `offset` bytes once that is decided", "writes",
      type=_TYPE, offset=_SCRATCH)  # fmt: skip
 _add("local_index", _index, "one slot of a buffer", "")
@@ -254,6 +289,10 @@ _add("async_copy", _copy, "what a load of these operands gives goes to a buffer,
 _add("async_commit", types_of.no_operands, "copies since the last one are a group", "syncs")
 _add("async_wait", types_of.no_operands, "all but the last `pending` groups have arrived, for the thread itself",
      "syncs", pending=_COUNT)  # fmt: skip
+
+
+_add("proxy_fence", types_of.no_operands, "warp groups see what the thread itself has written to shared memory, once "
+     "all threads have waited for one another", "syncs")  # fmt: skip
 
 
 # ---- the IR's functions, with this table

@@ -28,10 +28,12 @@ from stator.tile.ir.text import module_text
 
 @dataclass(frozen=True)
 class Choices:
-    """What a launch chooses: how many warps a program has, and how many turns of a loop are on their way."""
+    """What a launch chooses: how many warps a program has, and how many turns of a loop are on their way; and how many
+    registers of a thread a warp group's product may take, 0 where the target has no such products."""
 
     num_warps: int = 4
     num_stages: int = 3
+    group_registers: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Pass:
 PASSES: tuple[Pass, ...] = (
     Pass("join", lambda function, choices: join_equal(function, OPERATORS), has_layouts=False),
     Pass("write_out", lambda function, choices: write_out_single_turns(function), has_layouts=False),
-    Pass("assign", lambda function, choices: assign(function, choices.num_warps)),
+    Pass("assign", lambda function, choices: assign(function, choices.num_warps, choices.group_registers)),
     Pass("join_laid_out", lambda function, choices: join_equal(function, GPU_OPERATORS)),
     Pass("leave_loops", lambda function, choices: leave_loops(function, GPU_OPERATORS)),
     Pass("pipeline", lambda function, choices: pipeline_loops(function, choices.num_stages)),
@@ -66,12 +68,13 @@ def lower(
     num_warps: int = 4,
     num_stages: int = 3,
     after: Callable[[Pass, Module], None] | None = None,
+    group_registers: int = 0,
 ) -> Module:
     """The kernel of a module with layouts, verified: one function, whose attributes have `num_warps` and `shared`.
 
     `after` is called behind each pass, with the module as it is then.
     """
-    choices = Choices(num_warps, num_stages)
+    choices = Choices(num_warps, num_stages, group_registers)
     function = prepare(module, name, sums=False)
     printed = os.environ.get("STATOR_TILE_PASSES") == name
     for each in PASSES:

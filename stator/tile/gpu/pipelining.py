@@ -8,19 +8,21 @@ none and says itself how many stages it has.
                                                 async_copy(a slot, p of stages - 1 turns ahead); async_commit()
 
 There are as many slots as stages: a turn fills the slot that was read in the turn before, so the one barrier that the
-arrived copies want anyway is enough. Copies come last, where the products are on their way. Scalars wait in registers,
-one for each turn. Loads stay where their address depends on what the loop loads, or the loop writes to their argument,
-or who knows where; other arguments do not overlap.
-Neighbours: `assign` has made the loop, `barriers` counts the barrier. Copies of whole tiles by a unit of their own
-(TMA) would be another way to fill a slot here.
+arrived copies want anyway is enough. Copies come last, where the products are on their way. Products of warp groups go
+on while threads copy; where a loop only adds them up, in the next turn as well: their slot is filled behind another
+barrier, which all reach once the turn before has been computed. Scalars wait in registers, one for each turn. Loads
+stay where their address depends on what the loop loads, or the loop writes to their argument, or who knows where.
+Neighbours: `assign` has made the loop, `barriers` counts the barrier. Other ways to fill a slot (TMA) would be here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import TypeAlias
 
+from stator.tile.gpu.buffers import PARTS, buffer_layout
 from stator.tile.gpu.flow import Flow
 from stator.tile.gpu.operators import GPU_OPERATORS
 from stator.tile.gpu.operators import builder as gpu_builder
@@ -30,18 +32,20 @@ from stator.tile.ir.build import IRBuilder
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.operators import effects_of
 from stator.tile.ir.types import I1, I32, DType, Pointer, Type
-from stator.tile.layouts.memory import Shared, swizzled
+from stator.tile.layouts.memory import Shared
 
 #: Bytes that a copy moves at once: at least four.
 COPY_BYTES = 4
-_PRODUCTS = frozenset(["mma", "dot"])
+_PRODUCTS = frozenset(["mma", "wgmma", "dot"])
 #: Operators beside elementwise ones through which a load may come to a product.
-_PASSING = frozenset(["convert_layout", "permute", "reshape"])
+_PASSING = frozenset(["convert_layout", "permute", "reshape", "local_tile", *PARTS])
 _WRITES = frozenset(["store", "atomic_rmw", "atomic_cas"])
 #: Operators whose result points into what their first operand points into.
 _POINTING = frozenset("addptr splat broadcast reshape expand_dims permute convert_layout".split())
 #: Without products, bytes of shared memory from which on fewer turns are under way, and what is too much for two.
 _MUCH, _TOO_MUCH = 48 << 10, 96 << 10
+#: What a turn carries on behind the copies of a later one, and scalars of that.
+_Filled: TypeAlias = tuple[list[Value], list[Value]]
 
 
 @dataclass
@@ -52,6 +56,14 @@ class _Copied:
     shared: Shared
     slots: Value | None = None
     reads: list[Operation] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _InFlight:
+    """The wait for a product of warp groups that goes on in the next turn; the number of the carried value it gives."""
+
+    wait: Operation
+    place: int
 
 
 def pipeline_loops(function: Function, num_stages: int) -> None:
@@ -128,6 +140,7 @@ class _Loop:
         self.scalars = [] if self.multiplies else [o for o in self.body.operations if self.is_early(o)]
         if not self.multiplies:
             self.fit()
+        self.flying = self.product_in_flight()
         ahead = [*[copied.load for copied in self.copied], *self.scalars]
         self.needed = self.slice([v for load in ahead for v in load.operands]) or ([], [])
 
@@ -217,6 +230,33 @@ class _Loop:
             seen.update(fresh)
         return [operations[number] for number in sorted(operations)], sorted(carried)
 
+    def product_in_flight(self) -> _InFlight | None:
+        """The one product of warp groups, if the loop does nothing with its sums but to add the next ones to them.
+
+        So they stay in the registers that they are in. What it reads lies in slots, or is the same in all turns.
+        """
+        products = [operation for operation in self.body.walk() if operation.op == "wgmma"]
+        if len(products) != 1 or products[0] not in self.body.operations:
+            return None
+        (product,), ends = products, self.body.operations[-1]
+        (wait,) = self.flow.uses[product.result]
+        places = [i for i, value in enumerate(ends.operands) if value is wait.result]
+        if self.flow.uses.get(wait.result) != [ends] or len(places) != 1:
+            return None
+        arg = self.body.args[1 + places[0]]
+        alone = arg is product.operands[2] and self.flow.uses[arg] == [product]
+        return _InFlight(wait, places[0]) if alone and all(map(self.is_copied, product.operands[:2])) else None
+
+    def is_copied(self, operand: Value) -> bool:
+        """Whether an operand lies in the slot of a turn, or is the same in all turns."""
+        made = self.flow.made.get(operand)
+        while made is not None and id(made) in self.place and made.op in PARTS:
+            made = self.flow.made.get(made.operands[0])
+        if made is None or id(made) not in self.place:
+            return isinstance(operand.type.layout, Shared)
+        loads = [copied for copied in self.copied if copied.load.result in made.operands]
+        return made.op == "local_tile" and any(copied.shared == made.attrs["layout"] for copied in loads)
+
     # ---- the new loop
 
     def rewrite(self) -> None:
@@ -231,11 +271,16 @@ class _Loop:
         made.args = (*self.body.args, *extra, *chain(*waiting), reading, filling)
         with builder.inside(made):
             builder.emit("async_wait", [], {"pending": self.stages - 2})
+            if any(operation.op == "wgmma" for operation in self.body.operations):
+                builder.emit("proxy_fence")
             builder.emit("barrier")
-            self.read(builder, reading, waiting[0])
-            (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
-            turn, goes_on = self.later(builder, self.body.args[0], reach)
-            following, loaded = self.fill(builder, turn, extra, filling, goes_on)
+
+            def fill() -> _Filled:
+                (reach,) = builder.emit("mul", [distance, self.loop.operands[2]])
+                turn, goes_on = self.later(builder, self.body.args[0], reach)
+                return self.fill(builder, turn, extra, filling, goes_on)
+
+            following, loaded = self.read(builder, reading, waiting[0], fill)
             yields = self.body.operations[-1].operands
             steps = [self.stepped(builder, slot) for slot in (reading, filling)]
             builder.emit("yield", [*yields, *following, *chain(*waiting[1:]), *loaded, *steps])
@@ -316,34 +361,53 @@ class _Loop:
         attrs = {name: load.attrs[name] for name in ("cache", "eviction", "vector")}
         builder.emit("async_copy", [place, pointers, mask], attrs, location=load.location)
 
-    def read(self, builder: IRBuilder, slot: Value, early: Sequence[Value]) -> None:
-        """The body's operations, with what the turn finds in its slot and among scalars in place of loads."""
-        loads = {id(copied.load): copied for copied in self.copied}
-        gone = {id(load) for load in self.scalars}
+    def read(self, builder: IRBuilder, slot: Value, early: Sequence[Value], fill: Callable[[], _Filled]) -> _Filled:
+        """The body's operations, with what the turn finds in its slot and among scalars in place of loads.
+
+        The copies of a later turn are at the end, or begin as soon as warp groups multiply.
+        """
         names = {load.result: value for load, value in zip(self.scalars, early, strict=True)}
+        loads = {id(copied.load): copied for copied in self.copied}
+        gone, filled = {id(load) for load in self.scalars}, None
         for operation in self.body.operations[:-1]:
             if id(operation) in gone:
                 continue
-            copied = loads.get(id(operation))
-            if copied is None:
-                operation.operands = tuple([names.get(operand, operand) for operand in operation.operands])
-                for region in operation.regions:
-                    replace_operands(region, names)
-                builder.block.operations.append(operation)
+            if id(operation) in loads:
+                gone |= self.found(builder, loads[id(operation)], slot, names)
                 continue
-            assert copied.slots is not None
-            (place,) = builder.emit("local_index", [copied.slots, slot])
-            for use in self.flow.uses.get(operation.result, ()):
-                if use.op == "convert_layout" and id(use) in self.place:
-                    names[use.result] = self.loaded(builder, place, use.attrs["layout"], use)
-                    gone.add(id(use))
-                elif use.op == "local_store" and id(use) in self.place:
-                    names[use.operands[0]] = place
-                    gone.add(id(use))
-                elif operation.result not in names:
-                    names[operation.result] = self.loaded(builder, place, layout_of(operation.result.type), operation)
+            if operation.op == "wgmma_wait" and filled is None and self.flying is None:
+                filled = fill()
+            operation.operands = tuple([names.get(operand, operand) for operand in operation.operands])
+            for region in operation.regions:
+                replace_operands(region, names)
+            builder.block.operations.append(operation)
+            if self.flying is not None and operation is self.flying.wait:
+                operation.attrs["pending"] = 1
+                builder.emit("barrier")
+                filled = fill()
         last = self.body.operations[-1]
         last.operands = tuple([names.get(operand, operand) for operand in last.operands])
+        return fill() if filled is None else filled
+
+    def found(self, builder: IRBuilder, copied: _Copied, slot: Value, names: dict[Value, Value]) -> set[int]:
+        """What a turn finds in a slot, as whoever uses the load takes it; the operations that are gone by that."""
+        assert copied.slots is not None
+        gone, load = set[int](), copied.load
+        (place,) = builder.emit("local_index", [copied.slots, slot])
+        for use in self.flow.uses.get(load.result, ()):
+            inside = id(use) in self.place
+            if use.op == "convert_layout" and inside:
+                names[use.result] = self.loaded(builder, place, use.attrs["layout"], use)
+            elif use.op == "local_store" and inside:
+                names[use.operands[0]] = place
+            elif use.op == "local_tile" and inside and use.attrs["layout"] == copied.shared:
+                names[use.result] = place
+            else:
+                if load.result not in names:
+                    names[load.result] = self.loaded(builder, place, layout_of(load.result.type), load)
+                continue
+            gone.add(id(use))
+        return gone
 
     @staticmethod
     def loaded(builder: IRBuilder, place: Value, layout: object, like: Operation) -> Value:
@@ -365,24 +429,14 @@ class _Loop:
         starts = [*self.loop.operands, *extra]
         results = before.emit("for", starts, self.loop.attrs, [body], self.loop.location)
         made = before.block.operations[-1]
+        kept = list(self.loop.results)
+        if self.flying is not None:
+            place = self.flying.place
+            before.emit("wgmma_wait", [results[place]], {"pending": 0}, location=self.loop.location)
+            before.block.operations[-1].results = (kept[place],)
+            kept[place] = results[place]
         before.emit("async_wait", [], {"pending": 0})
         before.emit("barrier")
-        made.results = (*self.loop.results, *results[len(self.loop.results) :])
+        made.results = (*kept, *results[len(kept) :])
         where = self.block.operations.index(self.loop)
         self.block.operations[where : where + 1] = before.block.operations
-
-
-def buffer_layout(type_: Type) -> Shared:
-    """Rows along the axis that threads read from global memory, with vectors of 16 bytes exchanged by the row.
-
-    Eight rows of 16 bytes below one another then lie in all banks: what `ldmatrix` wants.
-    """
-    layout = layout_of(type_)
-    first = layout.register[0] if layout.register else (0,) * layout.rank
-    inner = next((axis for axis, step in enumerate(first) if step), layout.rank - 1)
-    order = (inner, *[axis for axis in reversed(range(layout.rank)) if axis != inner])
-    itemsize = type_.element.itemsize
-    vector = max(16 // itemsize, 1)
-    row = type_.shape[inner] * itemsize
-    per_phase = max(128 // row, 1)
-    return swizzled(type_.shape, vector, per_phase, max(8 // per_phase, 1), order)

@@ -92,7 +92,7 @@ def _operand(loop: Operation, product: Operation, index: int, flow: Flow) -> _Op
         place = flow.made.get(place.operands[0])
     if place is None or place.op != "local_index" or place.operands[1] not in body.args[1:]:
         return None
-    left, right, sums = [operand.type for operand in product.operands]
+    left, right, sums = [operand.type.element for operand in product.operands]
     found = instruction(left, right, sums, product.attrs["precision"])
     assert found is not None
     layout = dot_operand(layout_of(product.result.type), index, found.inner, found.width)

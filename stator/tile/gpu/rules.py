@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from stator.tile.gpu.instructions import instruction
+from stator.tile.gpu.instructions import GROUP_INSTRUCTIONS, instruction
 from stator.tile.ir.rules import TypeRule, listed, require
 from stator.tile.ir.types import Type
 from stator.tile.layouts.linear import Layout, LayoutError
-from stator.tile.layouts.mma import dot_operand, is_mma
+from stator.tile.layouts.matrix import plan_matrix
+from stator.tile.layouts.memory import Shared
+from stator.tile.layouts.mma import GROUP_ROWS, dot_operand, group_columns, is_mma
 from stator.tile.layouts.text import AnyLayout
 
 Layouts: TypeAlias = Sequence[AnyLayout | None]
@@ -180,7 +182,7 @@ def scan(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type
 
 def mma(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
     a, b, acc = types
-    found = instruction(a, b, acc, attrs["precision"])
+    found = instruction(a.element, b.element, acc.element, attrs["precision"])
     if found is None:
         raise TypeRule(f"tensor cores do not multiply {listed(types)} in precision {attrs['precision']}")
     assert found is not None
@@ -195,3 +197,31 @@ def mma(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]
         if spread(given) != needed:
             raise TypeRule(f"an operand is laid out as {needed}, not {given.layout}")
     return [layout]
+
+
+def wgmma(a: Type, b: Type, acc: Type, precision: str) -> Layout:
+    """Of a product by warp groups: `a` and `b` are buffers, or `a` is a tile that threads have as operand.
+
+    The elements of buffers are numbers here, whose layouts are those of memory.
+    """
+    found = instruction(a.element, b.element, acc.element, precision, GROUP_INSTRUCTIONS)
+    if found is None:
+        raise TypeRule(f"warp groups do not multiply {listed([a, b, acc])} in precision {precision}")
+    layout = spread(acc)
+    columns = group_columns(layout)
+    if not columns:
+        raise TypeRule(f"{layout} is no layout of warp groups' results")
+    if isinstance(a.layout, Layout):
+        wanted = dot_operand(layout, 0, a.shape[-1], found.width)
+        if a.layout != wanted:
+            raise TypeRule(f"the left operand is laid out as {wanted}, not {a.layout}")
+    for given, size in ((a, GROUP_ROWS), (b, columns)):
+        if isinstance(given.layout, Shared):
+            matrix = plan_matrix(given.layout, given.element.itemsize)
+            if matrix is None:
+                raise TypeRule(f"no descriptor says where {given} lies")
+            outer = 0 if given is a else 1
+            whole = matrix.inner != outer or size * given.element.itemsize % matrix.row == 0
+            if not whole:
+                raise TypeRule(f"{size} of axis {outer} of {given} are no whole rows")
+    return layout

@@ -30,6 +30,9 @@ from stator.tile.layouts.linear import (
     unflat,
 )
 
+#: Bytes of all banks, as many of which a row has at most, and of a vector; rows whose vectors are in other places.
+_ROW_BYTES, _VECTOR_BYTES, _PHASES = 128, 16, 8
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -139,6 +142,26 @@ def swizzled(
         moved[inner] ^= phase * vector
         changed.append(tuple(moved))
     return Shared(tuple(shape), tuple(changed))
+
+
+def rows_of_banks(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> Shared:
+    """Rows of at most 128 bytes, eight of which have their vectors of 16 bytes in all banks once each.
+
+    Rows go along the first axis of the order, and follow one another along the second; what is longer than a row comes
+    behind all of them, as more rows. It is what `ldmatrix` reads at once, and one of the forms that `wgmma` knows.
+    """
+    axes = list(order)
+    inner, vector = axes[0], max(_VECTOR_BYTES // itemsize, 1)
+    width = min(shape[inner], _ROW_BYTES // itemsize)
+    if len(axes) < 2:
+        return plain(shape, axes)
+    per_phase = max(_ROW_BYTES // (width * itemsize), 1)
+    part = [width if axis == inner else size for axis, size in enumerate(shape)]
+    rows = swizzled([part[axis] if axis in axes[:2] else 1 for axis in range(len(shape))],
+                    vector, per_phase, max(_PHASES // per_phase, 1), axes).offset  # fmt: skip
+    behind = [base for base in axis_bits(shape, inner) if base[inner] >= width]
+    others = [base for axis in axes[2:] for base in axis_bits(shape, axis)]
+    return Shared(tuple(shape), (*rows, *behind, *others))
 
 
 def read_shared(text: str) -> Shared:

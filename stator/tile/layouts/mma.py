@@ -1,9 +1,11 @@
-"""Layouts of tensor cores: what `mma.sync` takes and gives, one warp at a time.
+"""Layouts of tensor cores: what `mma.sync` takes and gives, one warp at a time, and `wgmma`, four warps at a time.
 
 A result of 16 by 8: a lane has two neighbours of a row, and two more eight rows below. Operands are words of 32 bits of
 neighbours along the inner axis: as many elements as fit, in the places that the PTX manual draws for m16n8k16.
 Wider products repeat that, warps side by side first. Neighbours: `gpu.instructions` says which dtypes there are.
-A layout of Hopper's warp groups would be one more constructor here, and a kind in `gpu.instructions`.
+
+Of a warp group each warp has 16 rows of 64, and all columns of an instruction, up to 256: within a warp the results lie
+as those of `mma.sync` beside one another do, so a left operand in registers is laid out alike for both.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from stator.tile.layouts.linear import Base, Layout, LayoutError, axis_bits
 
 #: Rows, columns of one instruction's result.
 ROWS, COLUMNS = 16, 8
+#: Rows of a warp group's result; its warps; how many columns it may have at most.
+GROUP_ROWS, GROUP_WARPS, GROUP_COLUMNS = 64, 4, 256
 #: What the lanes' bits and the first registers' are, as elements of an operand or result: (row or column, neighbour).
 _LANE_PAIRS = ((0, 2), (0, 4), (1, 0), (2, 0), (4, 0))
 
@@ -35,6 +39,32 @@ def mma(shape: Sequence[int], warps: Sequence[int]) -> Layout:
     order = list(reversed(range(rank)))
     warp = filling.take(warps, order)
     return Layout(tuple(shape), register + filling.rest(order), lane, warp)
+
+
+def warp_groups(shape: Sequence[int], groups: Sequence[int]) -> Layout:
+    """Of a result of warp groups: so many of them along each of both axes, side by side."""
+    if shape[0] < GROUP_ROWS * groups[0] or shape[1] < COLUMNS * groups[1]:
+        raise LayoutError(f"{tuple(groups)} warp groups give more than {tuple(shape)}")
+    filling = Filling(shape)
+    filling.take((ROWS, COLUMNS), (0, 1))
+    warp = filling.take((GROUP_WARPS, 1), (0, 1))
+    register = filling.take((1, shape[1] // (groups[1] * COLUMNS)), (0, 1))
+    warp += filling.take(groups, (0, 1))
+    return Layout(tuple(shape), ((0, 1), (8, 0), *register, *filling.rest((0, 1))), _LANE_PAIRS, warp)
+
+
+def group_columns(layout: Layout) -> int:
+    """How many columns one instruction of a warp group gives in a layout of results; 0 where it is none of those."""
+    if layout.rank != 2 or not is_mma(layout) or layout.warp[:2] != ((ROWS, 0), (2 * ROWS, 0)):
+        return 0
+    columns = COLUMNS
+    for base in layout.register[2:]:
+        if base != (0, columns) or columns == GROUP_COLUMNS:
+            break
+        columns *= 2
+    rest = [*layout.register[columns.bit_length() - 2 :], *layout.warp[2:]]
+    whole = all(base[0] % GROUP_ROWS == 0 and base[1] % columns == 0 for base in rest)
+    return columns if whole else 0
 
 
 def is_mma(layout: Layout) -> bool:

@@ -27,6 +27,10 @@ class Wanted(Protocol):
     def warps(self) -> int: ...
     @property
     def stages(self) -> int: ...
+    @property
+    def group_registers(self) -> int: ...
+    @property
+    def most_shared(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ def places_of(value: Value) -> Places:
 def assigned(module: Module, asked: Wanted) -> Assigned:
     """The kernel of a module with layouts; Refused where there are none for it."""
     try:
-        lowered = lower(module, asked.name, asked.warps, asked.stages)
+        lowered = lower(module, asked.name, asked.warps, asked.stages, group_registers=asked.group_registers)
+        if asked.group_registers and lowered.functions[asked.name].attrs["shared"] > asked.most_shared:
+            lowered = lower(module, asked.name, asked.warps, asked.stages)  # whose operands stay in registers
     except Unplaced as error:
         raise Refused("layout", str(error), module.functions[asked.name].location) from error
     return read(lowered, asked.name)

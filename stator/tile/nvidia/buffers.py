@@ -212,6 +212,12 @@ def _copy(w: Writer, address: str, pointer: str, nbytes: int, mask: str, o: Oper
     w.assembly(text, ["r", "l", "r"], [], [*given, ("i32", size)])
 
 
+@operation("proxy_fence")
+def proxy_fence(w: Writer, o: Operation) -> Results:
+    w.assembly("fence.proxy.async.shared::cta;", ["~{memory}"], [], [])
+    return []
+
+
 @operation("async_commit")
 def async_commit(w: Writer, o: Operation) -> Results:
     w.assembly("cp.async.commit_group;", [], [], [])

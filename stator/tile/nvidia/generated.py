@@ -46,7 +46,7 @@ def compile_job(job: Mapping[str, Any]) -> dict[str, Any]:
     attrs = compiled.module.functions[compiled.name].attrs
     known = ("num_warps", "num_stages", "maxnreg", "enable_fp_fusion")
     attrs.update({name: value for name, value in options.items() if name in known})
-    asked = stages.Asked.of(compiled.module, compiled.name, stages.supported(architecture), hidden=True)
+    asked = stages.Asked.on(compiled.module, compiled.name, architecture, hidden=True)
     made = stages.make(compiled.module, asked)
     image = made.image if architecture // 10 == asked.architecture // 10 else stages.for_driver(made)
     return {

@@ -14,16 +14,17 @@ from stator.tile.cpu.casts import cast, register
 from stator.tile.ir.core import Function, Value
 from stator.tile.ir.types import F32, DType
 from stator.tile.layouts.linear import LANES
-from stator.tile.nvidia import access, along, buffers, effects, elementwise, products, shapes
+from stator.tile.nvidia import access, along, buffers, effects, elementwise, products, shapes, warp_groups
 from stator.tile.nvidia.places import Places
 from stator.tile.nvidia.threads import SHARED
 from stator.tile.nvidia.writer import HANDLERS, Writer
 
 #: The files that fill the table of what writes operators.
-PARTS = (access, along, buffers, effects, elementwise, products, shapes)
+PARTS = (access, along, buffers, effects, elementwise, products, shapes, warp_groups)
 assert HANDLERS
 TRIPLE = "nvptx64-nvidia-cuda"
-_ALIGN = 16
+#: Shared memory begins at a multiple of so many bytes: what vectors want, and what warp groups read.
+_ALIGN, _ATOM = 16, 1024
 _ROUNDS_TO_HALF = re.compile(r"fptrunc .* to half$", re.MULTILINE)
 
 
@@ -82,6 +83,7 @@ def _parameter(w: Writer, param: Value, word: str) -> str:
 def _module(w: Writer, function: Function, registers: int | None, types: Sequence[str]) -> str:
     params = ", ".join([f"{type_} %a{number}" for number, type_ in enumerate(types)])
     limits = f' "nvvm.reqntid"="{w.warps << LANES}"' + (f' "nvvm.maxnreg"="{registers}"' if registers else "")
+    align = _ATOM if any(o.op == "wgmma" for o in function.body.walk()) else _ALIGN
     strings = []
     for text, name in w.strings.items():
         data = text.encode() + b"\0"
@@ -89,7 +91,7 @@ def _module(w: Writer, function: Function, registers: int | None, types: Sequenc
         strings.append(f'{name} = private constant [{len(data)} x i8] c"{spelled}"')
     lines = [
         f'target triple = "{TRIPLE}"',
-        f"{SHARED} = external addrspace(3) global [0 x i8], align {_ALIGN}",
+        f"{SHARED} = external addrspace(3) global [0 x i8], align {align}",
         *w.code.constants.values(),
         *strings,
         *sorted(set(w.code.declared.values())),

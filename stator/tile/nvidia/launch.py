@@ -47,7 +47,7 @@ class Kernel:
 
     def __init__(self, module: Module, name: str, device: int) -> None:
         self.name, self.device = name, device
-        asked = stages.Asked.of(module, name, stages.supported(architecture(device)))
+        asked = stages.Asked.on(module, name, architecture(device))
         made = stages.compiled(module, asked)
         if made.shared > most_shared(device):
             raise Refused(

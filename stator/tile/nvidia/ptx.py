@@ -47,14 +47,19 @@ def _target() -> Any:
     return llvm.Target.from_triple(TRIPLE)
 
 
-def _machine(architecture: int) -> Any:
+def target(architecture: int, alone: bool = False) -> str:
+    """What it is called; `alone` has instructions that no later architecture has."""
+    return f"sm_{architecture}{'a' if alone else ''}"
+
+
+def _machine(architecture: int, alone: bool) -> Any:
     features = f"+ptx{PTX_VERSIONS[architecture]}"
-    return _target().create_target_machine(cpu=f"sm_{architecture}", features=features, opt=_CODE)
+    return _target().create_target_machine(cpu=target(architecture, alone), features=features, opt=_CODE)
 
 
-def optimized(text: str, architecture: int) -> Any:
+def optimized(text: str, architecture: int, alone: bool = False) -> Any:
     """The module of a text after LLVM's passes."""
-    machine = _machine(architecture)
+    machine = _machine(architecture, alone)
     module = llvm.parse_assembly(text)
     module.data_layout = str(machine.target_data)
     libdevice.link(module)
@@ -64,9 +69,9 @@ def optimized(text: str, architecture: int) -> Any:
     return module
 
 
-def ptx_of(text: str, architecture: int) -> str:
+def ptx_of(text: str, architecture: int, alone: bool = False) -> str:
     """PTX of a text of LLVM."""
-    return str(_machine(architecture).emit_assembly(optimized(text, architecture)))
+    return str(_machine(architecture, alone).emit_assembly(optimized(text, architecture, alone)))
 
 
 @functools.cache
@@ -93,7 +98,7 @@ class Assembled:
 
 
 @contextmanager
-def assembling(architecture: int) -> Iterator[Callable[[str], Assembled | None]]:
+def assembling(architecture: int, alone: bool = False) -> Iterator[Callable[[str], Assembled | None]]:
     """Starts the assembler, which takes its text later: it loads for some milliseconds before it reads, and may do so
     while the text is made. What it gives is None where there is no assembler."""
     program = assembler()
@@ -102,7 +107,7 @@ def assembling(architecture: int) -> Iterator[Callable[[str], Assembled | None]]
         return
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "kernel.cubin")
-        command = [program, "-v", f"--gpu-name=sm_{architecture}", "-o", str(result), "/dev/stdin"]
+        command = [program, "-v", f"--gpu-name={target(architecture, alone)}", "-o", str(result), "/dev/stdin"]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, encoding="utf-8") as process:
             try:
@@ -121,9 +126,9 @@ def _assemble(process: subprocess.Popen[str], result: Path, text: str) -> Assemb
     return Assembled(result.read_bytes(), registers, spills)
 
 
-def assembled(text: str, architecture: int) -> Assembled | None:
+def assembled(text: str, architecture: int, alone: bool = False) -> Assembled | None:
     """Machine code of PTX, or None where there is no assembler; AssemblerFailed where it refuses the text."""
-    with assembling(architecture) as assemble:
+    with assembling(architecture, alone) as assemble:
         return assemble(text)
 
 

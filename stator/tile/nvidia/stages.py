@@ -24,13 +24,19 @@ from stator.base.options import Options as StatorOptions
 from stator.base.store import key_of
 from stator.runtime.toolchain import open_store
 from stator.targets.cuda import libdevice
+from stator.targets.cuda.worker import SHARED_BYTES
 from stator.tile.errors import CodeRefused
 from stator.tile.gpu.operators import parse as parse_with_layouts
 from stator.tile.ir.core import Module
 from stator.tile.ir.parse import parse
 from stator.tile.ir.text import module_text
+from stator.tile.layouts.linear import LANES
 from stator.tile.nvidia import assign, ptx
 from stator.tile.nvidia.kernel import write
+
+#: The one architecture that has `wgmma`; its registers, the most of a thread, and how many it needs beside a product.
+WARP_GROUPS = 90
+_REGISTERS, _MOST_REGISTERS, _OTHER_REGISTERS = 1 << 16, 255, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +49,32 @@ class Asked:
     stages: int = 3
     registers: int | None = None
     hidden: bool = False  # parameters as Triton lays them out, and its hidden ones
+    alone: bool = False  # with what this architecture alone has: later ones do not run it
 
     @staticmethod
-    def of(module: Module, name: str, architecture: int, hidden: bool = False) -> Asked:
+    def of(module: Module, name: str, architecture: int, hidden: bool = False, alone: bool = False) -> Asked:
         """By the options of a launch, which are attributes of the function."""
         attrs = module.functions[name].attrs
         warps, turns = attrs.get("num_warps", 4), attrs.get("num_stages", 3)
-        return Asked(name, architecture, warps, turns, attrs.get("maxnreg"), hidden)
+        return Asked(name, architecture, warps, turns, attrs.get("maxnreg"), hidden, alone)
+
+    @staticmethod
+    def on(module: Module, name: str, device: int, hidden: bool = False) -> Asked:
+        """The same for a device of an architecture."""
+        return Asked.of(module, name, supported(device), hidden, alone=device == WARP_GROUPS)
+
+    @property
+    def group_registers(self) -> int:
+        """How many registers of a thread a warp group's product may take; 0 where there are none."""
+        if not self.alone or self.architecture != WARP_GROUPS:
+            return 0
+        most = min(_REGISTERS // (self.warps << LANES), _MOST_REGISTERS, self.registers or _MOST_REGISTERS)
+        return max(most - _OTHER_REGISTERS, 0)
+
+    @property
+    def most_shared(self) -> int:
+        """The bytes of shared memory that a program may have."""
+        return SHARED_BYTES[self.architecture]
 
 
 @dataclass(frozen=True)
@@ -104,7 +129,7 @@ def compiled(module: Module, asked: Asked) -> Made:
 
 def make(module: Module, asked: Asked) -> Made:
     """All stages, one after the other; what is overridden is read instead of what was made."""
-    with ptx.assembling(asked.architecture) as assemble:
+    with ptx.assembling(asked.architecture, asked.alone) as assemble:
         texts, shared = _texts(module, asked)
         assembled = assemble(texts["ptx"])
     if assembled is None:
@@ -127,7 +152,7 @@ def _texts(module: Module, asked: Asked) -> tuple[dict[str, str], int]:
     found = write(assigned.function, assigned.layouts, asked.warps, asked.architecture, assigned.kept, asked.registers,
                   asked.hidden)  # fmt: skip
     texts["ll"] = _override(asked.name, "ll") or found.llvm
-    texts["ptx"] = _override(asked.name, "ptx") or ptx.ptx_of(texts["ll"], asked.architecture)
+    texts["ptx"] = _override(asked.name, "ptx") or ptx.ptx_of(texts["ll"], asked.architecture, asked.alone)
     return texts, found.shared
 
 

@@ -84,6 +84,19 @@ class Threads:
         """The sum of the bases of the bits that are set."""
         return self._of_thread("add", tuple(bases))
 
+    def warp_sum(self, bases: Sequence[int]) -> str:
+        """The sum of the bases of the bits that are set, none of which is a lane's.
+
+        One lane says it, so that an assembler knows that it is the same in a warp.
+        """
+        key = "warp", tuple(bases)
+        if key not in self._elements:
+            own = self.thread_sum(bases)
+            lines, self.code.lines = self.code.lines, self.code.entry
+            self._elements[key] = self.of_lane(I32, own, "0") if own != "0" else own
+            self.code.lines = lines
+        return self._elements[key]
+
     def _of_thread(self, op: str, bases: tuple[int, ...]) -> str:
         if (op, bases) not in self._elements:
             lines, self.code.lines = self.code.lines, self.code.entry

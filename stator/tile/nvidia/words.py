@@ -60,6 +60,8 @@ def _keeps(use: tuple[Operation, int, Operation | None], words: set[Value]) -> b
     match operation.op:
         case "mma":
             return position < 2
+        case "wgmma":
+            return position == 0
         case "permute":
             return operation.result in words
         case "for":

@@ -18,10 +18,13 @@ from stator.tile.ir.core import Module
 from stator.tile.live import LiveMemory
 from tests.tile.interpret.cases import Case, Data
 
+#: Of a thread, for products of warp groups.
+GROUP_REGISTERS = 200
+
 
 def lowered(module: Module, name: str, warps: int = 4, stages: int = 3) -> Module:
     """A kernel with layouts, which goes through text and the verifier as it is."""
-    found = lower(module, name, warps, stages)
+    found = lower(module, name, warps, stages, group_registers=GROUP_REGISTERS)
     again = parse(text(found))
     verify(again)
     assert text(again) == text(found)

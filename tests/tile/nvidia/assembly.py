@@ -23,11 +23,15 @@ class Assembly:
         self.machine = machine
         self.groups: list[list[tuple[Array, Array, Array]]] = [[]]
 
-    def run(self, text: str, result: str, args: list[tuple[str, Array]]) -> Any:
+    def run(self, text: str, result: str, args: list[tuple[str, Array]], constraints: str = "") -> Any:
         types = [] if result == "void" else re.findall(r"\w+", result)
         m = self.machine
         text = text.replace("\\5C", "\\").replace("\\0A", "\n")
         registers: dict[int, Any] = {len(types) + i: value for i, (_, value) in enumerate(args)}
+        inputs = [each for each in constraints.split(",") if not each.startswith(("=", "~"))]
+        for (_, value), constraint in zip(args, inputs, strict=False):
+            if constraint.isdigit():  # where a result is to be
+                registers[int(constraint)] = value
         for statement in text.split(";"):
             statement = statement.strip()
             if statement:
@@ -69,6 +73,8 @@ class Assembly:
                 self._matrices(name, numbers, registers)
             case "mma":
                 self._mma(name, numbers, registers)
+            case "wgmma" | "fence":
+                m.groups.statement(name, rest, registers)
             case _ if (kind, name) and name in SIMPLE:
                 result, *given = numbers
                 with np.errstate(all="ignore"):
@@ -100,6 +106,7 @@ class Assembly:
             nbytes = int(re.findall(r", (\d+)(?:,|$)", text)[0])
             size = registers[numbers[2]] if len(numbers) > 2 else np.full(m.threads, nbytes)
             data = m.load(registers[numbers[1]], nbytes, mask & (size > 0))
+            m.groups.check_copy(registers[numbers[0]], nbytes, mask)
             self.groups[-1].append((registers[numbers[0]].copy(), data, mask.copy()))
 
     def _matrices(self, name: str, numbers: list[int], registers: dict[int, Any]) -> None:

@@ -21,7 +21,7 @@ ARCHITECTURE = 90
 
 def text_of(module: Module, name: str, architecture: int = ARCHITECTURE) -> kernel.Text:
     """A kernel's code for a GPU."""
-    asked = stages.Asked.of(module, name, architecture)
+    asked = stages.Asked.on(module, name, architecture)
     found = assign.assigned(module, asked)
     return kernel.write(found.function, found.layouts, asked.warps, architecture, found.kept, asked.registers)
 

@@ -301,7 +301,7 @@ def _call(m: Any, text: str, op: str) -> Any:
     match = re.match(r"(\{.*?\}|<.*?>|\w+) asm( sideeffect)? \"(.*?)\", \"(.*?)\"\((.*)\)( #\d+)?$", text)
     if match is not None:
         args = [m.argument(part) for part in split_list(match.group(5))]
-        return m.assembly.run(match.group(3), match.group(1), args)
+        return m.assembly.run(match.group(3), match.group(1), args, match.group(4))
     match = re.match(r"(\{.*?\}|<.*?>|\w+) @([\w.]+)\((.*)\)( #\d+)?$", text)
     if match is None:
         raise MachineError(f"unknown call: {text}")

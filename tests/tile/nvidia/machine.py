@@ -30,6 +30,7 @@ from tests.tile.nvidia.numbers import (
     typed,
     vector_type,
 )  # fmt: skip
+from tests.tile.nvidia.warp_groups import WarpGroups
 
 
 @dataclass
@@ -98,6 +99,7 @@ class Machine:
         self.reader = np.full(self.text.shared, -1, np.int64)
         self.local = np.zeros((self.threads, 0), np.uint8)
         self.assembly.groups = [[]]
+        self.groups = WarpGroups(self)
         self.tid = np.arange(self.threads, dtype=np.uint32)
         self.env: dict[str, Any] = {
             name: np.full(self.threads, int(number) & (1 << 64) - 1, np.uint64)
@@ -236,6 +238,7 @@ class Machine:
             into[which] = self.shared[index]
             return
         assert data is not None
+        self.groups.check_write(index)
         same = self.shared[index] == data[which]
         for others in (self.reader, self.writer):
             other = others[index]
@@ -265,6 +268,7 @@ class Machine:
             raise MachineError("a barrier that not all threads meet")
         self.writer[:] = -1
         self.reader[:] = -1
+        self.groups.barrier()
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> memoryview:

@@ -1,7 +1,8 @@
 """Shared memory of one program that knows who touched each byte since the last barrier.
 
 What two threads do to one byte between two barriers, one of them writing, is a `Race`, although the simulator does one
-operation after the other; so is reading a byte that nobody has written, or that a copy is on its way to.
+operation after the other; so is reading a byte that nobody has written, or that a copy is on its way to. So is what
+warp groups read with no fence and barrier behind the write, or what is written while they may be reading it.
 Neighbours: `threads` reads and writes here.
 """
 
@@ -20,6 +21,8 @@ class Race(AssertionError):
 
 
 _NOBODY, _MANY = -1, -2
+#: Of what has been written: warp groups see it; no fence is behind it; no barrier is behind that fence.
+_SEEN, _UNFENCED, _FENCED = range(3)
 
 
 @dataclass
@@ -64,9 +67,16 @@ class SharedMemory:
         self.coming = np.zeros(size, np.int64)
         self.reads, self.writes = _Touch(size), _Touch(size)
         self.groups: list[list[_Copy]] = [[]]
+        self.proxy = np.full(size, _SEEN, np.int8)
+        self.multiplied = np.zeros(size, np.int64)
+        self.products: list[Data] = []
 
     def barrier(self) -> None:
         self.now += 1
+        self.proxy[self.proxy == _FENCED] = _SEEN
+
+    def fence(self) -> None:
+        self.proxy[self.proxy == _UNFENCED] = _FENCED
 
     def _bytes(self, places: Data, itemsize: int, threads: Data, what: str) -> tuple[Data, Data]:
         """The places of single bytes, and the thread of each. `places` are those of first bytes."""
@@ -91,11 +101,13 @@ class SharedMemory:
         self._check(self.writes.by_others(where, who, self.now), where, "written by two threads without a barrier")
         self._check(self.reads.by_others(where, who, self.now), where, "written while another thread may read it")
         self._check(self.coming[where] > 0, where, "written while a copy is on its way there")
+        self._check(self.multiplied[where] > 0, where, "written while a warp group may read it")
 
     def _put(self, where: Data, who: Data, values: Data) -> None:
         self.bytes[where] = values
         self.written[where] = True
         self.writes.mark(where, who, self.now)
+        self.proxy[where] = _UNFENCED
 
     def read(self, places: Data, dtype: np.dtype[Any], threads: Data) -> Data:
         """Elements at bytes, each for a thread."""
@@ -105,6 +117,28 @@ class SharedMemory:
         self._check(self.writes.by_others(where, who, self.now), where, "read without a barrier behind the write")
         self.reads.mark(where, who, self.now)
         return np.ascontiguousarray(self.bytes[where]).view(dtype).reshape(places.shape)
+
+    # ---- warp groups
+
+    def multiply(self, places: Data, dtype: np.dtype[Any]) -> Data:
+        """Elements at bytes, which warp groups read until their product has been waited for."""
+        where, _ = self._bytes(places, dtype.itemsize, np.full(places.shape, _MANY), "a product")
+        self._check(~self.written[where], where, "multiplied before anything has been written")
+        self._check(self.coming[where] > 0, where, "multiplied while a copy is on its way there")
+        self._check(self.proxy[where] != _SEEN, where, "multiplied with no fence and barrier behind the write")
+        self.multiplied[where] += 1
+        self.products[-1] = np.concatenate([self.products[-1], where])
+        return np.ascontiguousarray(self.bytes[where]).view(dtype).reshape(places.shape)
+
+    def begin_product(self) -> None:
+        self.products.append(np.zeros(0, np.int64))
+
+    def end_products(self, pending: int) -> None:
+        """All but the last so many have been computed, as far as the threads of each group know."""
+        while len(self.products) > pending:
+            where = self.products.pop(0)
+            self.multiplied[where] -= 1
+            self.reads.mark(where, np.full(len(where), _MANY), self.now)
 
     # ---- copies
 
@@ -129,3 +163,5 @@ class SharedMemory:
         """At the end of a program nothing is on its way."""
         if (self.coming > 0).any():
             raise Race("the program ends while copies are on their way")
+        if self.products:
+            raise Race("the program ends while warp groups multiply")

@@ -19,7 +19,7 @@ import numpy as np
 from stator.tile.gpu.buffers import PARTS, Bytes, scratch_of
 from stator.tile.gpu.operators import GPU_OPERATORS, content, slot_bytes
 from stator.tile.gpu.scratch import layout_of
-from stator.tile.gpu.simulate.memory import SharedMemory
+from stator.tile.gpu.simulate.memory import Race, SharedMemory
 from stator.tile.interpret.casts import Data
 from stator.tile.interpret.compute import Given, constant
 from stator.tile.interpret.memory import Memory
@@ -46,6 +46,14 @@ class Place:
 
     type: Type
     start: int
+
+
+@dataclass(frozen=True)
+class Multiplied:
+    """What a warp group is computing: nobody has it before the product of this number has been waited for."""
+
+    data: Data
+    number: int
 
 
 @cache
@@ -115,8 +123,11 @@ class Threads(Machine):
     def __init__(self, module: Module, program: Program, shared: int, warps: int) -> None:
         super().__init__(module, program)
         self.shared, self.warps = SharedMemory(shared), warps
+        self.products = 0  # of warp groups, that have begun
 
     def operation(self, operation: Operation, operands: list[Any], known: Environment) -> Sequence[Any]:
+        if operation.op not in _TAKE_PRODUCTS and any(isinstance(operand, Multiplied) for operand in operands):
+            raise Race(f"{operation.op} takes a product that nobody has waited for")
         if operation.op in _OPERATIONS:
             return _OPERATIONS[operation.op](self, operation, operands, known)
         if operation.op in ("if", "for", "while"):
@@ -248,6 +259,8 @@ class Threads(Machine):
         match operation.op:
             case "barrier":
                 self.shared.barrier()
+            case "proxy_fence":
+                self.shared.fence()
             case "async_commit":
                 self.shared.commit()
             case "async_wait":
@@ -266,6 +279,37 @@ class Threads(Machine):
         acc = gathered(operands[2], layout, "dot")
         (found,) = self.program.compute("dot", [*types, result], operation.attrs, [result], [*data, acc])
         return [spread(found, layout)]
+
+    def wgmma(self, operation: Operation, operands: list[Any], known: Environment) -> Sequence[Any]:
+        """Of tiles as wholes; what comes out is nothing that other operations take."""
+        self.shared.begin_product()
+        a, b = [
+            self._matrix(operand) if isinstance(operand, Place) else self.tile(value.type, operand, "wgmma")
+            for value, operand in zip(operation.operands[:2], operands[:2], strict=True)
+        ]
+        acc = operands[2].data if isinstance(operands[2], Multiplied) else operands[2]
+        result = Type(operation.result.type.element, operation.result.type.shape)
+        dtype = content(operation.operands[1].type)
+        types = [Type(dtype, a.shape), Type(dtype, b.shape), result]
+        total = self.tile(operation.result.type, acc, "wgmma")
+        (found,) = self.program.compute("dot", types, operation.attrs, [result], [a, b, total])
+        self.products += 1
+        return [Multiplied(self.held(operation.result.type, found), self.products)]
+
+    def _matrix(self, place: Place) -> Data:
+        """All of a buffer, as a warp group reads it."""
+        shared, dtype = place.type.layout, content(place.type)
+        assert isinstance(shared, Shared)
+        offsets = np.array([apply(shared.places, number) for number in range(place.type.numel)])
+        return self.shared.multiply(place.start + offsets * dtype.itemsize, dtype.numpy).reshape(place.type.shape)
+
+    def wgmma_wait(self, operation: Operation, operands: list[Any], known: Environment) -> Sequence[Any]:
+        """Of what a loop with no turn gives nothing is on its way."""
+        (product,), pending = operands, operation.attrs["pending"]
+        self.shared.end_products(pending)
+        if not isinstance(product, Multiplied):
+            return [product]
+        return [product if product.number > self.products - pending else product.data]
 
     # ---- between threads
 
@@ -415,6 +459,8 @@ def _shuffled(plan: Shuffles, old: Data) -> Data:
     return new
 
 
+#: Operators that take what a warp group is computing.
+_TAKE_PRODUCTS = frozenset(["wgmma", "wgmma_wait", "for", "while"])
 _Row: TypeAlias = Callable[[Threads, Operation, "list[Any]", Environment], Sequence[Any]]
 _OPERATIONS: Mapping[str, _Row] = {
     "constant": Threads.whole, "arange": Threads.whole, "scan": Threads.whole, "sort": Threads.whole,
@@ -425,5 +471,6 @@ _OPERATIONS: Mapping[str, _Row] = {
     "load": Threads.load, "store": Threads.store, "reduce": Threads.reduce, "convert_layout": Threads.convert,
     "local_alloc": Threads.local_alloc, **dict.fromkeys(PARTS, Threads.part), "local_load": Threads.local_load,
     "local_store": Threads.local_store, "async_copy": Threads.async_copy, "dot": Threads.dot,
+    "wgmma": Threads.wgmma, "wgmma_wait": Threads.wgmma_wait, "proxy_fence": Threads.synchronise,
     "barrier": Threads.synchronise, "async_commit": Threads.synchronise, "async_wait": Threads.synchronise,
 }  # fmt: skip
