@@ -47,6 +47,12 @@ class Axes:
         """What divides every element, whichever axis tells it."""
         return max([self.each(axis) for axis in range(len(self.contiguity))])
 
+    def bounded(self, least: int | None) -> Axes:
+        """With another bound."""
+        if least == self.least:
+            return self
+        return Axes(self.contiguity, self.divisibility, self.constancy, self.value, least)
+
     @property
     def is_natural(self) -> bool:
         """Whether no element is negative."""
@@ -88,7 +94,7 @@ def _join(a: Axes, b: Axes) -> Axes:
 def _turned(before: Axes, after: Axes) -> Axes:
     """What holds of a carried value at the start and behind a turn; one that becomes less may go on to."""
     found = _join(before, after)
-    return found if found.least == before.least else replace(found, least=None)
+    return found if found.least == before.least else found.bounded(None)
 
 
 def _scalar(divisibility: int, least: int | None = None) -> Axes:
@@ -333,7 +339,7 @@ class Analysis:
 
     def _computed(self, operation: Operation, found: list[Axes], given: list[Axes]) -> None:
         least = least_of(operation, given)
-        self._results(operation, [replace(axes, least=least if i == 0 else None) for i, axes in enumerate(found)])
+        self._results(operation, [axes.bounded(least if i == 0 else None) for i, axes in enumerate(found)])
 
     def _forget(self, block: Block) -> None:
         for value in block.args:
@@ -369,7 +375,7 @@ def analyse(function: Function, elementwise: Callable[[str], bool]) -> dict[Valu
     """The facts of every value of a function."""
     analysis = Analysis(elementwise)
     for value in function.params:
-        known = replace(unknown(value.type), least=0)
+        known = unknown(value.type).bounded(0)
         analysis.found[value] = hinted(known, function.hints.get(value.name, {}))
     analysis.block(function.body)
     return analysis.found

@@ -1,7 +1,7 @@
 """Text of LLVM as it is written: values and blocks with fresh names, loops, and the operations of one width.
 
 `Code` is one function's text. `Maker` writes operations on numbers (width 0) or on vectors of so many lanes, so that
-whoever writes a formula need not know which. Names of operands are texts: `%v7`, or a constant.
+whoever writes a formula need not know which. Names of operands are texts: `%7`, or a constant.
 Neighbours: `lanes` has what values are, `elementwise` and `formulas` write with a `Maker`.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+from stator.tile.cpu.folding import Conversion, compared, converted, folded
 
 _SUFFIX = {"float": "f32", "double": "f64", "half": "f16"}
 
@@ -38,16 +40,36 @@ class Code:
         self.constants: dict[str, str] = {}
         self.label = "start"
         self._next = 0
+        self._known: dict[str, str] = {}  # the text of an instruction of this block that only computes → its name
+        self._known_at_entry: dict[str, str] = {}
+        self._conversions: dict[str, Conversion] = {}
 
     def fresh(self, name: str = "v") -> str:
         self._next += 1
         return f"{name}{self._next}"
 
     def value(self, text: str) -> str:
-        """A name for what an instruction gives."""
-        name = f"%{self.fresh()}"
+        """A name for what an instruction gives: where it can be, a number, of which LLVM keeps no text."""
+        self._next += 1
+        name = f"%e{self._next}" if self.lines is self.entry else f"%{self._next}"
         self.lines.append(f"  {name} = {text}")
         return name
+
+    def pure(self, text: str) -> str:
+        """The same for an instruction that only computes: that of an equal one before it in the block, if there is."""
+        known = self._known_at_entry if self.lines is self.entry else self._known
+        found = known.get(text) or self._known_at_entry.get(text)
+        if found is None:
+            found = known[text] = self.value(text)
+        return found
+
+    def convert(self, name: str, source: str, target: str, value: str) -> str:
+        """A conversion of a single number."""
+        found = converted(name, source, target, value, self._conversions.get(value))
+        if found is None:
+            found = self.pure(f"{name} {source} {value} to {target}")
+            self._conversions[found] = Conversion(name, source, value)
+        return found
 
     def do(self, text: str) -> None:
         self.lines.append(f"  {text}")
@@ -55,6 +77,7 @@ class Code:
     def block(self, label: str) -> None:
         self.lines.append(f"{label}:")
         self.label = label
+        self._known = {}
 
     def jump(self, label: str) -> None:
         self.do(f"br label %{label}")
@@ -77,13 +100,21 @@ class Code:
 
     def call(self, result: str, name: str, *args: tuple[str, str], attributes: str = "") -> str:
         """What a function gives, which is declared by the types of this call; nothing for `void`."""
-        types = ", ".join([type_ for type_, _ in args])
-        self.declared[name] = f"declare {result} @{name}({types}){attributes}"
-        text = f"call {result} @{name}({', '.join([f'{type_} {value}' for type_, value in args])})"
+        text = self._call(result, name, args, attributes)
         if result == "void":
             self.do(text)
             return ""
         return self.value(text)
+
+    def computed(self, result: str, name: str, *args: tuple[str, str], attributes: str = "") -> str:
+        """What a function gives that only computes."""
+        return self.pure(self._call(result, name, args, attributes))
+
+    def _call(self, result: str, name: str, args: Sequence[tuple[str, str]], attributes: str) -> str:
+        if name not in self.declared:
+            types = ", ".join([type_ for type_, _ in args])
+            self.declared[name] = f"declare {result} @{name}({types}){attributes}"
+        return f"call {result} @{name}({', '.join([f'{type_} {value}' for type_, value in args])})"
 
     def at(self, base: str, index: str, type_: str) -> str:
         """The address of an element behind another."""
@@ -138,19 +169,24 @@ class Maker:
 
     def op(self, name: str, type_: str, *args: str) -> str:
         """An instruction on operands of one type."""
-        return self.code.value(f"{name} {self.type(type_)} {', '.join(args)}")
+        has_constant = args[-1][0] != "%" or args[0][0] != "%"
+        found = folded(name, type_, args) if has_constant and not self.width else None
+        return found or self.code.pure(f"{name} {self.type(type_)} {', '.join(args)}")
 
     def compare(self, predicate: str, type_: str, a: str, b: str) -> str:
+        found = None if self.width else compared(predicate, type_, a, b)
         name = "fcmp" if type_ in _SUFFIX else "icmp"
-        return self.code.value(f"{name} {predicate} {self.type(type_)} {a}, {b}")
+        return found or self.code.pure(f"{name} {predicate} {self.type(type_)} {a}, {b}")
 
     def select(self, condition: str, type_: str, a: str, b: str) -> str:
+        if a == b or condition in ("true", "false"):
+            return b if condition == "false" else a
         kind = self.type(type_)
-        return self.code.value(f"select {self.type('i1')} {condition}, {kind} {a}, {kind} {b}")
+        return self.code.pure(f"select {self.type('i1')} {condition}, {kind} {a}, {kind} {b}")
 
     def convert(self, name: str, source: str, target: str, value: str) -> str:
         """An instruction that gives another type."""
-        return self.code.value(f"{name} {self.type(source)} {value} to {self.type(target)}")
+        return self.code.convert(name, self.type(source), self.type(target), value)
 
     def suffix(self, type_: str) -> str:
         plain = _SUFFIX.get(type_, type_)
@@ -160,7 +196,7 @@ class Maker:
         """A function of LLVM on operands of one type, which it gives too."""
         kind = self.type(type_)
         given = [(kind, arg) for arg in args] + ([("i1", flag)] if flag is not None else [])
-        return self.code.call(kind, f"llvm.{name}.{self.suffix(type_)}", *given)
+        return self.code.computed(kind, f"llvm.{name}.{self.suffix(type_)}", *given)
 
     def bits(self, source: str, target: str, value: str) -> str:
         return self.convert("bitcast", source, target, value)
@@ -188,7 +224,7 @@ class Maker:
         """A function of single numbers, for lane after lane."""
         attributes = " nounwind memory(none)"
         if not self.width:
-            return self.code.call(result, name, *args, attributes=attributes)
+            return self.code.computed(result, name, *args, attributes=attributes)
         found = "poison"
         for lane in range(self.width):
             single = [(t, self.code.value(f"extractelement {self.type(t)} {v}, i32 {lane}")) for t, v in args]

@@ -27,8 +27,10 @@ class _Touch(NamedTuple):
 
 
 _Touched = frozenset[_Touch]
+_NOTHING: _Touched = frozenset()
 #: Operators that, where they work in scratch, have all threads wait for one another, whatever becomes of the result.
 _WAITS = frozenset(["convert_layout", "reduce"])
+_TOUCHES = READS.keys() | WRITES.keys() | COPIES.keys()
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class _Since:
     multiplied: _Touched = frozenset()
 
     def __or__(self, other: _Since) -> _Since:
+        if other == _CLEAN:
+            return self
         return _Since(*[getattr(self, each.name) | getattr(other, each.name) for each in fields(self)])
 
     def passed(self) -> _Since:
@@ -51,6 +55,9 @@ class _Since:
 
     def behind_fence(self) -> _Since:
         return replace(self, unfenced=frozenset(), fenced=self.fenced | self.unfenced)
+
+
+_CLEAN = _Since()
 
 
 def insert_barriers(function: Function) -> None:
@@ -63,7 +70,9 @@ class _Inserter:
         self.owners = owners(function)
 
     def touched(self, operation: Operation, table: Mapping[str, tuple[int, ...]]) -> _Touched:
-        places = table.get(operation.op, ())
+        places = table.get(operation.op)
+        if places is None:
+            return _NOTHING
         allocs = [self.owners[value] for place in places if (value := operation.operands[place]) in self.owners]
         return frozenset([_Touch(bytes_of(alloc), id(alloc)) for alloc in allocs])
 
@@ -90,6 +99,8 @@ class _Inserter:
         reads = self.touched(operation, READS)
         writes = self.touched(operation, WRITES)
         scratch = scratch_of(operation)
+        if scratch is None and operation.op not in _TOUCHES:
+            return False
         if scratch is not None:
             writes |= {_Touch(scratch, 0)}
         before = since.reads | since.writes
@@ -143,4 +154,4 @@ class _Inserter:
 
 
 def _meet(some: _Touched, others: _Touched) -> bool:
-    return any(one.bytes.overlaps(other.bytes) for one in some for other in others)
+    return bool(some and others) and any(one.bytes.overlaps(other.bytes) for one in some for other in others)

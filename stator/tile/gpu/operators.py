@@ -27,7 +27,7 @@ from stator.tile.ir.build import IRBuilder
 from stator.tile.ir.core import Block, Function, Module
 from stator.tile.ir.operators import OPERATORS, Attribute, Operator
 from stator.tile.ir.parse import parse as parse_ir
-from stator.tile.ir.rules import Rule, TypeRule, count, require
+from stator.tile.ir.rules import Rule, TypeRule, count
 from stator.tile.ir.text import module_text
 from stator.tile.ir.types import DType, Pointer, Type
 from stator.tile.ir.verify import verify as verify_ir
@@ -82,7 +82,8 @@ def content(type_: Type) -> DType:
     """The dtype of a buffer's elements."""
     buffer(type_)
     assert isinstance(type_.element, Pointer)
-    require(isinstance(type_.element.to, DType), f"{type_} holds no numbers")
+    if not isinstance(type_.element.to, DType):
+        raise TypeRule(f"{type_} holds no numbers")
     assert isinstance(type_.element.to, DType)
     return type_.element.to
 
@@ -110,7 +111,8 @@ def _alloc(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Bl
 
 def _one_slot(type_: Type) -> Shared:
     found = buffer(type_)
-    require(type_.rank == found.rank, f"{type_} has slots: take one of them by `local_index`")
+    if type_.rank != found.rank:
+        raise TypeRule(f"{type_} has slots: take one of them by `local_index`")
     return found
 
 
@@ -119,11 +121,14 @@ def _load(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Blo
     _one_slot(types[0])
     layout, start = attrs["layout"], attrs["start"]
     if start is None:
-        require(layout.shape == types[0].shape, f"{layout} is no layout of {types[0]}")
+        if layout.shape != types[0].shape:
+            raise TypeRule(f"{layout} is no layout of {types[0]}")
     else:
-        require(len(start) == layout.rank == types[0].rank, f"{start} is no element of {types[0]}")
+        if not (len(start) == layout.rank == types[0].rank):
+            raise TypeRule(f"{start} is no element of {types[0]}")
         fits = [not s % n and s + n <= m for s, n, m in zip(start, layout.shape, types[0].shape, strict=True)]
-        require(all(fits), f"a part of {layout.shape} does not begin at {start} of {types[0]}")
+        if not all(fits):
+            raise TypeRule(f"a part of {layout.shape} does not begin at {start} of {types[0]}")
     return (Type(content(types[0]), layout.shape, layout),)
 
 
@@ -132,14 +137,17 @@ def _store(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Bl
     _one_slot(types[0])
     value = types[1]
     spread(value)
-    require(value.element == content(types[0]) and value.shape == types[0].shape, f"{value} does not fit {types[0]}")
+    if not (value.element == content(types[0]) and value.shape == types[0].shape):
+        raise TypeRule(f"{value} does not fit {types[0]}")
     return ()
 
 
 def _index(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
     count(types, 2)
-    require(types[0].rank == buffer(types[0]).rank + 1, f"{types[0]} has no slots")
-    require(str(types[1]) == "i32", f"the number of a slot is an i32, not {types[1]}")
+    if types[0].rank != buffer(types[0]).rank + 1:
+        raise TypeRule(f"{types[0]} has no slots")
+    if str(types[1]) != "i32":
+        raise TypeRule(f"the number of a slot is an i32, not {types[1]}")
     return (slot(types[0]),)
 
 
@@ -152,20 +160,24 @@ def _permuted(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence
 
 def _copy(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
     """Buffer, pointers, mask, other: as a load that goes to a buffer."""
-    require(len(types) in (2, 3, 4), f"takes a buffer, pointers, and a mask and `other` on demand, not {len(types)}")
+    if len(types) not in (2, 3, 4):
+        raise TypeRule(f"takes a buffer, pointers, and a mask and `other` on demand, not {len(types)}")
     _one_slot(types[0])
     (loaded,) = types_of.load(types[1:], attrs, regions)
     rules.access(types[1:], attrs, [loaded])
     fits = loaded.element == content(types[0]) and loaded.shape == types[0].shape
-    require(fits, f"{loaded} does not fit {types[0]}")
+    if not fits:
+        raise TypeRule(f"{loaded} does not fit {types[0]}")
     return ()
 
 
 def _converted(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
     count(types, 1)
     given, layout = types[0], attrs["layout"]
-    require(len(spread(given).warp) == len(layout.warp), f"{layout} is of another number of warps than {given}")
-    require(layout.shape == given.shape, f"{layout} is no layout of {given}")
+    if len(spread(given).warp) != len(layout.warp):
+        raise TypeRule(f"{layout} is of another number of warps than {given}")
+    if layout.shape != given.shape:
+        raise TypeRule(f"{layout} is no layout of {given}")
     return (Type(given.element, given.shape, layout),)
 
 
@@ -181,9 +193,10 @@ def _tile(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Blo
     count(types, 1)
     (given,), layout = types, attrs["layout"]
     spread(given)
-    require(isinstance(given.element, DType), f"{given} holds no numbers")
-    require(layout.shape == given.shape, f"{layout} is no layout of {given}")
-    assert isinstance(given.element, DType)
+    if not isinstance(given.element, DType):
+        raise TypeRule(f"{given} holds no numbers")
+    if layout.shape != given.shape:
+        raise TypeRule(f"{layout} is no layout of {given}")
     return (Type(Pointer(given.element, "shared"), given.shape, layout),)
 
 
@@ -199,7 +212,8 @@ def _wgmma(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Bl
 
 def _waited(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
     count(types, 1)
-    require(group_columns(spread(types[0])), f"{types[0]} is no result of warp groups")
+    if not group_columns(spread(types[0])):
+        raise TypeRule(f"{types[0]} is no result of warp groups")
     return (types[0],)
 
 

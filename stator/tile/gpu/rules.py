@@ -58,10 +58,10 @@ def access(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Ty
         first = spread(types[0]).register[:bits]
         wanted = [[tuple([1 << bit if i == axis else 0 for i in range(types[0].rank)]) for bit in range(bits)]
                   for axis in range(types[0].rank)]  # fmt: skip
-        require(
-            list(first) in wanted,
-            f"the first {attrs['vector']} registers of {types[0].layout} are no neighbours along an axis",
-        )
+        if list(first) not in wanted:
+            raise TypeRule(
+                f"the first {attrs['vector']} registers of {types[0].layout} are no neighbours along an axis"
+            )
     return found
 
 
@@ -75,20 +75,22 @@ def chosen(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Ty
 
 def _fitting(layout: Layout | None, result: Type) -> Layout | None:
     if result.is_scalar:
-        require(layout is None, f"{result} is a scalar, and has no layout")
+        if layout is not None:
+            raise TypeRule(f"{result} is a scalar, and has no layout")
         return None
-    require(layout is not None, f"needs the layout of {result}")
-    assert layout is not None
-    require(layout.shape == result.shape, f"{layout} is no layout of {result}")
+    if layout is None:
+        raise TypeRule(f"needs the layout of {result}")
+    if layout.shape != result.shape:
+        raise TypeRule(f"{layout} is no layout of {result}")
     return layout
 
 
 def stays(have: Layout, need: Layout) -> None:
     """Every thread has what it needs, in the same register as all others."""
-    require(len(have.warp) == len(need.warp), f"{have} and {need} are of different numbers of warps")
-    require(
-        need.invert_and_compose(have).uniform, f"no thread has all of its part of {need} in {have}: convert the layout"
-    )
+    if len(have.warp) != len(need.warp):
+        raise TypeRule(f"{have} and {need} are of different numbers of warps")
+    if not need.invert_and_compose(have).uniform:
+        raise TypeRule(f"no thread has all of its part of {need} in {have}: convert the layout")
 
 
 def broadcast(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
@@ -129,7 +131,8 @@ def join(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type
 
 def split(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
     if results[0].is_scalar:
-        require(spread(types[0]).register == ((1,),), f"not every thread has both elements of {types[0]}")
+        if spread(types[0]).register != ((1,),):
+            raise TypeRule(f"not every thread has both elements of {types[0]}")
         return [None, None]
     try:
         return [spread(types[0]).split()] * 2
@@ -138,7 +141,8 @@ def split(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Typ
 
 
 def cat(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
-    require(types[0].shape == types[1].shape, f"{listed(types)} differ in shape")
+    if types[0].shape != types[1].shape:
+        raise TypeRule(f"{listed(types)} differ in shape")
     (layout,) = alike(types, attrs, [types[0]])
     assert isinstance(layout, Layout)
     return [layout.cat()]
@@ -160,7 +164,8 @@ def reduce(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Ty
 def separable(layout: Layout, axis: int) -> None:
     """Each bit goes along the axis or not, so that bits tell which elements are combined."""
     mixed = [base for base in layout.bases if base[axis] and any(c for i, c in enumerate(base) if i != axis)]
-    require(not mixed, f"bits of {layout} go along axis {axis} and another one at once: convert the layout")
+    if mixed:
+        raise TypeRule(f"bits of {layout} go along axis {axis} and another one at once: convert the layout")
 
 
 def scan(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
@@ -170,23 +175,27 @@ def scan(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type
     separable(layout, axis)
     bits = [base[axis] for base in layout.register + layout.lane if base[axis]]
     ordered = bits == [1 << bit for bit in range(len(bits))] and 1 << len(bits) == types[0].shape[axis]
-    require(ordered, f"axis {axis} of {layout} does not go along registers first, then lanes: convert the layout")
+    if not ordered:
+        raise TypeRule(f"axis {axis} of {layout} does not go along registers first, then lanes: convert the layout")
     return found
 
 
 def mma(types: Sequence[Type], attrs: Mapping[str, Any], results: Sequence[Type]) -> Layouts:
     a, b, acc = types
     found = instruction(a.element, b.element, acc.element, attrs["precision"])
-    require(found is not None, f"tensor cores do not multiply {listed(types)} in precision {attrs['precision']}")
+    if found is None:
+        raise TypeRule(f"tensor cores do not multiply {listed(types)} in precision {attrs['precision']}")
     assert found is not None
     layout = spread(acc)
-    require(is_mma(layout), f"{layout} is no layout of tensor cores' results")
+    if not is_mma(layout):
+        raise TypeRule(f"{layout} is no layout of tensor cores' results")
     try:
         wanted = [dot_operand(layout, index, a.shape[-1], found.width) for index in (0, 1)]
     except LayoutError as error:
         raise TypeRule(str(error)) from error
     for given, needed in zip((a, b), wanted, strict=True):
-        require(spread(given) == needed, f"an operand is laid out as {needed}, not {given.layout}")
+        if spread(given) != needed:
+            raise TypeRule(f"an operand is laid out as {needed}, not {given.layout}")
     return [layout]
 
 
@@ -196,20 +205,23 @@ def wgmma(a: Type, b: Type, acc: Type, precision: str) -> Layout:
     The elements of buffers are numbers here, whose layouts are those of memory.
     """
     found = instruction(a.element, b.element, acc.element, precision, GROUP_INSTRUCTIONS)
-    require(found is not None, f"warp groups do not multiply {listed([a, b, acc])} in precision {precision}")
-    assert found is not None
+    if found is None:
+        raise TypeRule(f"warp groups do not multiply {listed([a, b, acc])} in precision {precision}")
     layout = spread(acc)
     columns = group_columns(layout)
-    require(columns, f"{layout} is no layout of warp groups' results")
+    if not columns:
+        raise TypeRule(f"{layout} is no layout of warp groups' results")
     if isinstance(a.layout, Layout):
         wanted = dot_operand(layout, 0, a.shape[-1], found.width)
-        require(a.layout == wanted, f"the left operand is laid out as {wanted}, not {a.layout}")
+        if a.layout != wanted:
+            raise TypeRule(f"the left operand is laid out as {wanted}, not {a.layout}")
     for given, size in ((a, GROUP_ROWS), (b, columns)):
         if isinstance(given.layout, Shared):
             matrix = plan_matrix(given.layout, given.element.itemsize)
-            require(matrix is not None, f"no descriptor says where {given} lies")
-            assert matrix is not None
+            if matrix is None:
+                raise TypeRule(f"no descriptor says where {given} lies")
             outer = 0 if given is a else 1
             whole = matrix.inner != outer or size * given.element.itemsize % matrix.row == 0
-            require(whole, f"{size} of axis {outer} of {given} are no whole rows")
+            if not whole:
+                raise TypeRule(f"{size} of axis {outer} of {given} are no whole rows")
     return layout

@@ -56,9 +56,18 @@ def _join(block: Block, scopes: list[dict[Any, Operation]], names: dict[Value, V
     block.operations[:] = kept
 
 
+#: Types whose equal values may differ, or have values in them that do.
+_WRITTEN = frozenset([float, tuple])
+
+
 def _key(operation: Operation) -> Any:
     """Equal for operations that compute the same; 0.0 and -0.0, 1 and True are not."""
-    attrs = tuple([(name, type(value), repr(value), value) for name, value in sorted(operation.attrs.items())])
+    attrs = tuple(
+        [
+            (name, type(value), repr(value) if type(value) in _WRITTEN else value)
+            for name, value in operation.attrs.items()
+        ]
+    )
     types = tuple([result.type for result in operation.results])
     return operation.op, tuple(map(id, operation.operands)), attrs, types
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stator.tile.ir.core import Block
-from stator.tile.ir.rules import TypeRule, dtype_of, listed, require
+from stator.tile.ir.rules import TypeRule, dtype_of, listed
 from stator.tile.ir.types import DTYPES, F32, F64, DType, Type
 
 #: A signature, or several → the functions that have it; `_r*` stands for the four ways of rounding.
@@ -71,8 +71,10 @@ EXTERNS: dict[str, str] = {name: signature for signature, names in _GROUPS.items
 def extern(types: Sequence[Type], attrs: Mapping[str, Any], regions: Sequence[Block]) -> tuple[Type, ...]:
     """The rule of `extern`."""
     symbol = attrs["symbol"]
-    require(symbol in EXTERNS, f"there is no function {symbol}")
-    require(all(operand.shape == types[0].shape for operand in types), f"{listed(types)} differ in shape")
+    if symbol not in EXTERNS:
+        raise TypeRule(f"there is no function {symbol}")
+    if not all(operand.shape == types[0].shape for operand in types):
+        raise TypeRule(f"{listed(types)} differ in shape")
     given = [dtype_of(operand) for operand in types]
     for signature in EXTERNS[symbol].split(" | "):
         result = _matched(signature, given)

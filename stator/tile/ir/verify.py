@@ -9,6 +9,7 @@ Neighbours: `core` has the grammar, `rules` what operators take; passes are chec
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NoReturn
 
 from stator.tile.ir.build import complete, infer
 from stator.tile.ir.core import Block, Function, Module, Operation, Value
@@ -56,8 +57,11 @@ class _Checker:
 
     def require(self, condition: object, message: str) -> None:
         if not condition:
-            place = "" if self.operation is None else f": `{self._described(self.operation)}`"
-            raise GrammarError(f"{self.function.name}{place}: {message}")
+            self.refuse(message)
+
+    def refuse(self, message: str) -> NoReturn:
+        place = "" if self.operation is None else f": `{self._described(self.operation)}`"
+        raise GrammarError(f"{self.function.name}{place}: {message}")
 
     def _described(self, operation: Operation) -> str:
         return (
@@ -89,10 +93,12 @@ class _Checker:
 
     def check(self, operation: Operation, is_last: bool) -> None:
         self.operation = operation
-        self.require(operation.op in self.operators, "an unknown operator")
-        operator = self.operators[operation.op]
+        operator = self.operators.get(operation.op)
+        if operator is None:
+            self.refuse("an unknown operator")
         for operand in operation.operands:
-            self.require(operand in self.known, f"{operand.name} is not known here")
+            if operand not in self.known:
+                self.refuse(f"{operand.name} is not known here")
         self.require(operator.is_terminator == is_last, "a block ends in one terminator, and has none before its end")
         for region in operation.regions:
             self.block(region)
@@ -102,10 +108,11 @@ class _Checker:
             attrs = complete(operation.op, operation.attrs, self.operators)
             results = infer(operation.op, types, operation.attrs, operation.regions, self.operators)
         except TypeRule as error:
-            self.require(False, str(error))
+            self.refuse(str(error))
         self.require(attrs.keys() == operation.attrs.keys(), "an attribute is missing")
         given = [result.type for result in operation.results]
-        self.require(given == list(results), f"gives {listed(results)}, not {listed(given)}")
+        if given != list(results):
+            self.refuse(f"gives {listed(results)}, not {listed(given)}")
         if operator.regions == ("combine",):
             self.only_computes(operation.regions[0])
         if operation.op == "call":
@@ -119,8 +126,7 @@ class _Checker:
     def call(self, operation: Operation) -> None:
         callee = self.module.functions.get(operation.attrs["callee"])
         if callee is None:
-            self.require(False, f"there is no function {operation.attrs['callee']}")
-            return
+            self.refuse(f"there is no function {operation.attrs['callee']}")
         taken = [param.type for param in callee.params]
         given = [operand.type for operand in operation.operands]
         self.require(given == taken, f"{callee.name} takes {listed(taken)}, not {listed(given)}")
@@ -129,7 +135,9 @@ class _Checker:
 
     def define(self, values: tuple[Value, ...]) -> None:
         for value in values:
-            self.require(value.name.isidentifier(), f"{value.name!r} is no name")
-            self.require(value.name not in self.names, f"{value.name} is defined already")
+            if not value.name.isidentifier():
+                self.refuse(f"{value.name!r} is no name")
+            if value.name in self.names:
+                self.refuse(f"{value.name} is defined already")
             self.names.add(value.name)
             self.known.add(value)

@@ -56,6 +56,18 @@ class Span:
         return vector, parts
 
 
+def rank(vectors: Iterable[int]) -> int:
+    """How many of some vectors are no sums of the others."""
+    rows: dict[int, int] = {}
+    for vector in vectors:
+        while vector:
+            row = rows.setdefault(vector.bit_length(), vector)
+            if row is vector:
+                break
+            vector ^= row
+    return len(rows)
+
+
 def independent(vectors: Iterable[int], known: Iterable[int] = ()) -> list[int]:
     """Those of some vectors that are no sums of known ones and of those before them."""
     span = Span(known)

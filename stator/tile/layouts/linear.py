@@ -17,11 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from math import prod
-from typing import NamedTuple, TypeAlias
+from operator import lt, mul
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from stator.tile.layouts.bits import Span
+from stator.tile.layouts.bits import Span, rank
 
 Base: TypeAlias = tuple[int, ...]
 LANES = 5  # bits of a lane's number
@@ -71,6 +72,24 @@ def checked_shape(shape: Sequence[int]) -> None:
         raise LayoutError(f"a tile has sizes that are powers of two, not {tuple(shape)}")
 
 
+_Asked = TypeVar("_Asked")
+_Made = TypeVar("_Made")
+
+
+def _made_once(make: Callable[[Layout, _Asked], _Made]) -> Callable[[Layout, _Asked], _Made]:
+    """Many operations ask a layout for the same one, which then knows itself what is asked of it."""
+
+    @wraps(make)
+    def found(self: Layout, asked: _Asked) -> _Made:
+        key = make.__name__, asked
+        if key not in self.made:
+            self.made[key] = make(self, asked)
+        layout: _Made = self.made[key]
+        return layout
+
+    return found
+
+
 @dataclass(frozen=True)
 class Layout:
     """The bases of a tile's registers, lanes and warps, each from the lowest bit on. LayoutError where it is none."""
@@ -85,9 +104,9 @@ class Layout:
         if len(self.lane) != LANES:
             raise LayoutError(f"a lane has {LANES} bits, not {len(self.lane)}")
         for base in self.bases:
-            if len(base) != len(self.shape) or not all(0 <= c < n for c, n in zip(base, self.shape, strict=True)):
+            if len(base) != len(self.shape) or min(base) < 0 or not all(map(lt, base, self.shape)):
                 raise LayoutError(f"{base} is no element of {self.shape}")
-        if 1 << Span(self.columns).rank != prod(self.shape):
+        if 1 << rank(self.columns) != prod(self.shape):
             raise LayoutError(f"{self} does not hold every element")
 
     @cached_property
@@ -105,7 +124,11 @@ class Layout:
     @cached_property
     def columns(self) -> tuple[int, ...]:
         """The bases as row-major numbers."""
-        return tuple([flat(self.shape, base) for base in self.bases])
+        strides, stride = [0] * len(self.shape), 1
+        for axis in reversed(range(len(self.shape))):
+            strides[axis] = stride
+            stride *= self.shape[axis]
+        return tuple([sum(map(mul, base, strides)) for base in self.bases])
 
     @property
     def rank(self) -> int:
@@ -150,9 +173,23 @@ class Layout:
 
     def invert_and_compose(self, other: Layout) -> Move:
         """Where another layout of the same shape has what this one holds: own registers first, then the own warp's."""
-        if other.shape != self.shape:
-            raise LayoutError(f"{self} and {other} are of different shapes")
-        return _move(self.columns[: len(self.register)], self.columns, other, len(self.lane), len(self.warp))
+        found = self._moves.get(other)
+        if found is None:
+            if other.shape != self.shape:
+                raise LayoutError(f"{self} and {other} are of different shapes")
+            found = _move(self.columns[: len(self.register)], self.columns, other, len(self.lane), len(self.warp))
+            self._moves[other] = found
+        return found
+
+    @cached_property
+    def _moves(self) -> dict[Layout, Move]:
+        """Those that have been asked for."""
+        return {}
+
+    @cached_property
+    def made(self) -> dict[tuple[str, object], Any]:
+        """The layouts that have been made of it, by what was asked for."""
+        return {}
 
     def inverse(self, coordinates: Sequence[int]) -> Holder:
         """A holder of an element; that of the lowest bits."""
@@ -177,10 +214,12 @@ class Layout:
             register = tuple([base for base in register if span.add(flat(shape, base))])
         return Layout(tuple(shape), register, lane, warp)
 
+    @_made_once
     def expand_dims(self, axis: int) -> Layout:
         """With a new axis of size 1."""
         return self.map((*self.shape[:axis], 1, *self.shape[axis:]), lambda base: (*base[:axis], 0, *base[axis:]))
 
+    @_made_once
     def squeeze(self, axis: int) -> Layout | None:
         """Without an axis of size 1: the operand's, of what `expand_dims` gives. None for a scalar."""
         if self.rank == 1:
@@ -188,6 +227,7 @@ class Layout:
         shape = (*self.shape[:axis], *self.shape[axis + 1 :])
         return self.map(shape, lambda base: (*base[:axis], *base[axis + 1 :]))
 
+    @_made_once
     def slice(self, axis: int) -> Layout | None:
         """Without an axis: of what a reduction gives. None for a scalar, which every thread has."""
         if self.rank == 1:
@@ -197,7 +237,10 @@ class Layout:
 
     def squash(self, axes: Iterable[int]) -> Layout:
         """With axes of size 1 in place of some: of what is broadcast to a tile of this layout."""
-        gone = set(axes)
+        return self._squashed(frozenset(axes))
+
+    @_made_once
+    def _squashed(self, gone: frozenset[int]) -> Layout:
         shape = [1 if axis in gone else size for axis, size in enumerate(self.shape)]
         return self.map(shape, lambda base: tuple([0 if i in gone else c for i, c in enumerate(base)]), drop=True)
 

@@ -5,7 +5,6 @@ Neighbours: `stator.tile.cpu.elementwise` has the table that is shared, `formula
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from stator.tile.cpu import casts as shared_casts
@@ -135,7 +134,6 @@ def addptr(w: Writer, o: Operation) -> Results:
     assert isinstance(pointer, Pointer) and isinstance(offset, DType)
     m, size = w.m, pointer.to.itemsize
 
-    @functools.cache  # many registers have one offset, from different pointers
     def distance(by: str) -> str:
         if offset.bits < 64:
             by = m.convert("sext" if offset.kind == "int" else "zext", register(offset), "i64", by)

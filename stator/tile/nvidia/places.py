@@ -14,7 +14,6 @@ from functools import cached_property
 from math import prod
 
 from stator.tile.layouts.bits import Span
-from stator.tile.layouts.bits import apply as combined
 from stator.tile.layouts.linear import LANES
 
 
@@ -52,7 +51,10 @@ class Places:
     @cached_property
     def elements(self) -> tuple[int, ...]:
         """The element of each register of thread 0."""
-        return tuple([self.origin ^ combined(self.registers, number) for number in range(self.count)])
+        found = [self.origin]
+        for basis in self.registers:
+            found += [element ^ basis for element in found]
+        return tuple(found)
 
     @cached_property
     def at(self) -> dict[int, int]:
@@ -94,7 +96,11 @@ class Places:
 
 def strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Of a row-major tile."""
-    return tuple([prod(shape[axis + 1 :]) for axis in range(len(shape))])
+    found, stride = [0] * len(shape), 1
+    for axis in range(len(shape) - 1, -1, -1):
+        found[axis] = stride
+        stride *= shape[axis]
+    return tuple(found)
 
 
 def coordinates(element: int, shape: Sequence[int]) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +25,9 @@ from stator.tile.nvidia import libdevice
 from stator.tile.nvidia.kernel import TRIPLE
 
 #: How much LLVM does. Its passes have little to find in threads' code, which is straight but for a kernel's own loops:
-#: more of them take longer for the same text, and longer loops of products. Its code generator does what it can.
-_PASSES, _CODE = 1, 3
+#: more of them take longer for the same text, and longer loops of products. Its code generator finds as much in what
+#: they leave at its second level as at its third, which looks for values that are equal on some ways only.
+_PASSES, _CODE = 1, 2
 #: The version of PTX that is asked for: drivers since CUDA 12.0 read it, of sm_90, which adds vectors, since 12.1.
 PTX_VERSIONS = {80: 80, 86: 80, 89: 80, 90: 81}
 #: A pass of LLVM's code generators for GPUs alone (straight-line strength reduction) that takes a third of their time,
@@ -94,22 +97,39 @@ class Assembled:
     spills: int
 
 
-def assembled(text: str, architecture: int, alone: bool = False) -> Assembled | None:
-    """Machine code of PTX, or None where there is no assembler; AssemblerFailed where it refuses the text."""
+@contextmanager
+def assembling(architecture: int, alone: bool = False) -> Iterator[Callable[[str], Assembled | None]]:
+    """Starts the assembler, which takes its text later: it loads for some milliseconds before it reads, and may do so
+    while the text is made. What it gives is None where there is no assembler."""
     program = assembler()
     if program is None:
-        return None
+        yield lambda text: None
+        return
     with tempfile.TemporaryDirectory() as folder:
-        source, result = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        source.write_text(text, encoding="utf-8")
-        command = [program, "-v", f"--gpu-name={target(architecture, alone)}", "-o", str(result), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        said = done.stderr + done.stdout
-        if done.returncode:
-            raise AssemblerFailed(f"{program} refuses the PTX: {said.strip()}")
-        numbers = [re.search(pattern, said) for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")]
-        registers, spills = [-1 if number is None else int(number.group(1)) for number in numbers]
-        return Assembled(result.read_bytes(), registers, spills)
+        result = Path(folder, "kernel.cubin")
+        command = [program, "-v", f"--gpu-name={target(architecture, alone)}", "-o", str(result), "/dev/stdin"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, encoding="utf-8") as process:
+            try:
+                yield functools.partial(_assemble, process, result)
+            finally:
+                process.kill()  # where there has been no text for it; else it has ended
+
+
+def _assemble(process: subprocess.Popen[str], result: Path, text: str) -> Assembled:
+    """AssemblerFailed where it refuses the text."""
+    said, _ = process.communicate(text)
+    if process.returncode:
+        raise AssemblerFailed(f"{assembler()} refuses the PTX: {said.strip()}")
+    numbers = [re.search(pattern, said) for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")]
+    registers, spills = [-1 if number is None else int(number.group(1)) for number in numbers]
+    return Assembled(result.read_bytes(), registers, spills)
+
+
+def assembled(text: str, architecture: int, alone: bool = False) -> Assembled | None:
+    """Machine code of PTX, or None where there is no assembler; AssemblerFailed where it refuses the text."""
+    with assembling(architecture, alone) as assemble:
+        return assemble(text)
 
 
 @functools.cache

@@ -129,6 +129,19 @@ def compiled(module: Module, asked: Asked) -> Made:
 
 def make(module: Module, asked: Asked) -> Made:
     """All stages, one after the other; what is overridden is read instead of what was made."""
+    with ptx.assembling(asked.architecture, asked.alone) as assemble:
+        texts, shared = _texts(module, asked)
+        assembled = assemble(texts["ptx"])
+    if assembled is None:
+        made = Made(_ended(texts["ptx"]), shared, asked.warps, -1, -1, texts)
+    else:
+        made = Made(assembled.image, shared, asked.warps, assembled.registers, assembled.spills, texts)
+    _dump(asked.name, made, None if assembled is None else assembled.image)
+    return made
+
+
+def _texts(module: Module, asked: Asked) -> tuple[dict[str, str], int]:
+    """The text of each stage, and the bytes of shared memory."""
     texts = {"tir": module_text(module)}
     if (text := _override(asked.name, "tir")) is not None:
         texts["tir"], module = text, parse(text)
@@ -140,13 +153,7 @@ def make(module: Module, asked: Asked) -> Made:
                   asked.hidden)  # fmt: skip
     texts["ll"] = _override(asked.name, "ll") or found.llvm
     texts["ptx"] = _override(asked.name, "ptx") or ptx.ptx_of(texts["ll"], asked.architecture, asked.alone)
-    assembled = ptx.assembled(texts["ptx"], asked.architecture, asked.alone)
-    if assembled is None:
-        made = Made(_ended(texts["ptx"]), found.shared, asked.warps, -1, -1, texts)
-    else:
-        made = Made(assembled.image, found.shared, asked.warps, assembled.registers, assembled.spills, texts)
-    _dump(asked.name, made, None if assembled is None else assembled.image)
-    return made
+    return texts, found.shared
 
 
 def for_driver(made: Made) -> bytes:

@@ -27,6 +27,7 @@ class ThreadMaker(Maker):
 
     def __init__(self, code: Code) -> None:
         super().__init__(code, 0)
+        self._words: dict[tuple[str, str], str] = {}  # two numbers that have been taken apart → their word
 
     def to_bfloat(self, value: str) -> str:
         return self.to_bfloats(value, self.number("float", 0.0))[0]
@@ -41,10 +42,15 @@ class ThreadMaker(Maker):
     def bfloats(self, word: str) -> tuple[str, str]:
         """The two numbers of a word: an instruction each, where elements of a vector take two or three."""
         words = self.op("shl", "i32", word, "16"), self.op("and", "i32", word, str(-(1 << 16)))
-        return self.bits("i32", "float", words[0]), self.bits("i32", "float", words[1])
+        found = self.bits("i32", "float", words[0]), self.bits("i32", "float", words[1])
+        self._words[found] = word
+        return found
 
     def of_bfloats(self, low: str, high: str) -> str:
         """The inverse, of numbers that bf16 has."""
+        word = self._words.get((low, high))
+        if word is not None:
+            return word
         lower = self.op("lshr", "i32", self.bits("float", "i32", low), "16")
         upper = self.op("and", "i32", self.bits("float", "i32", high), str(-(1 << 16)))
         return self.op("or", "i32", lower, upper)
@@ -62,6 +68,7 @@ class Threads:
         self.code.entry.append("  %tid = call range(i32 0, 1024) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
         self.code.declared["tid"] = "declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()"
         self._elements: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._vectors: dict[str, list[str]] = {}  # what vectors were made of
         self._shared = ""
 
     # ---- numbers of a thread
@@ -212,9 +219,9 @@ class Threads:
 
     def shared(self, offset: str, constant: int = 0) -> str:
         """The address of bytes of the room for exchanges."""
-        place = self.code.value(f"getelementptr i8, ptr addrspace(3) {SHARED}, i32 {offset}")
+        place = self.code.pure(f"getelementptr i8, ptr addrspace(3) {SHARED}, i32 {offset}")
         constant += self.base
-        return place if not constant else self.code.value(f"getelementptr i8, ptr addrspace(3) {place}, i32 {constant}")
+        return place if not constant else self.code.pure(f"getelementptr i8, ptr addrspace(3) {place}, i32 {constant}")
 
     def vector(self, type_: str, values: Sequence[str]) -> tuple[str, str]:
         """Numbers side by side, and the type of that."""
@@ -222,14 +229,17 @@ class Threads:
             return type_, values[0]
         kind, found = f"<{len(values)} x {type_}>", "poison"
         for place, value in enumerate(values):
-            found = self.code.value(f"insertelement {kind} {found}, {type_} {value}, i32 {place}")
+            found = self.code.pure(f"insertelement {kind} {found}, {type_} {value}, i32 {place}")
+        self._vectors[found] = list(values)
         return kind, found
 
     def parts(self, type_: str, count: int, value: str) -> list[str]:
         """The numbers of a vector."""
         if count == 1:
             return [value]
-        return [self.code.value(f"extractelement <{count} x {type_}> {value}, i32 {place}") for place in range(count)]
+        return self._vectors.get(value) or [
+            self.code.pure(f"extractelement <{count} x {type_}> {value}, i32 {place}") for place in range(count)
+        ]
 
     def put(self, element: Element, values: Sequence[str], place: str) -> None:
         """Writes numbers side by side to shared memory."""

@@ -21,6 +21,7 @@ from stator.tile.gpu.scratch import scratch_bytes
 from stator.tile.ir.core import Block, Function, Operation, Value
 from stator.tile.ir.types import Element
 from stator.tile.layouts.linear import LANES
+from stator.tile.layouts.text import AnyLayout
 from stator.tile.nvidia.halves import Halves
 from stator.tile.nvidia.hazards import Hazards, pointers_of
 from stator.tile.nvidia.places import Places, bits_of, strides
@@ -61,7 +62,7 @@ class Writer(Threads):
         self.function, self._layouts = function, layouts
         self.architecture = architecture
         self.values: dict[Value, Registers] = {}
-        self._places: dict[Value, Places] = {}
+        self._places: dict[AnyLayout | None, Places] = {}
         self._axes = analyse(function, lambda op: op in GPU_OPERATORS and GPU_OPERATORS[op].elementwise)
         self._uses = Counter(operand for o in function.body.walk() for operand in o.operands)
         self._once = Places((), (), (0,) * LANES, (0,) * bits_of(warps))
@@ -102,9 +103,10 @@ class Writer(Threads):
         """Who holds which elements of a value; of a scalar every thread all."""
         if value.type.is_scalar:
             return self._once
-        if value not in self._places:
-            self._places[value] = self._layouts(value)
-        return self._places[value]
+        found = self._places.get(value.type.layout)
+        if found is None:
+            found = self._places[value.type.layout] = self._layouts(value)
+        return found
 
     def equal(self, value: Value) -> Sequence[int]:
         """For each register of a tile the first one that is known to hold the same number, in every thread."""
@@ -190,10 +192,10 @@ class Writer(Threads):
         if not results:
             self.code.do(call)
             return []
-        found = self.code.value(call)
+        found = self.code.value(call) if effects else self.code.pure(call)
         if len(results) == 1:
             return [found]
-        return [self.code.value(f"extractvalue {kind} {found}, {place}") for place in range(len(results))]
+        return [self.code.pure(f"extractvalue {kind} {found}, {place}") for place in range(len(results))]
 
     def guarded(self, condition: str, type_: str, other: str, write: Callable[[], str]) -> str:
         """What is computed if a condition holds, else another value."""

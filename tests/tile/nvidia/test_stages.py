@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +65,16 @@ def test_cases_of_the_conformance_suite_are_assembled(case: Case, architecture: 
 def test_what_the_assembler_refuses_is_told(assembler: str) -> None:
     with pytest.raises(ptx.AssemblerFailed, match="refuses the PTX"):
         ptx.assembled(".version 8.0\n.target sm_90\n.address_size 64\nnonsense;\n", 90)
+
+
+def test_an_assembler_that_gets_no_text_ends(assembler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[str]] = []
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **named: started.append(start(*a, **named)) or started[-1])
+    with pytest.raises(Refused), ptx.assembling(90):
+        raise Refused("something", "there is no code for it")
+    (process,) = started
+    assert process.poll() is not None
 
 
 def test_the_code_of_a_vector_add(golden: Callable[[str, str], None]) -> None:
