@@ -35,6 +35,8 @@ PADDING = 1.25
 _AT_ONCE = 4
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
+#: How many times the points of a thread one has that looks for the place of an extreme.
+_PLACES = 8
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
 CACHED = 8
 
@@ -272,9 +274,31 @@ def _rows(kernel: Kernel, device: Device) -> BlockPlan:
     if r > device.row_elements:
         x, r, each = 1, device.loop_points, each // 2
     else:
-        x = _shared(min(power_of_two(outer), max(1, device.row_points // r)), 1, outer, device)
-        each = 2 * each if r <= device.warp * each else each  # a row is in one warp, or in few
+        points, each = _of_rows(kernel, r, reduced, device)
+        x = _shared(min(power_of_two(outer), max(1, points // r)), 1, outer, device)
     return _reducing(kernel, (Points("x", kernel.axes, x),), r, _threads(x * r, each, device), device)
+
+
+def _of_rows(kernel: Kernel, r: int, reduced: int, device: Device) -> tuple[int, int]:
+    """Points that a program takes of whole rows together, and each of its threads.
+
+    Where results are all that is stored, threads have nothing to do between loads and the sum of all of them, so there
+    are many, with a load or two each. Those of several reductions wait for all of a row at each, and comparing places
+    takes more than loading: then there are few.
+    """
+    each = device.thread_points
+    if any(store.space == "inner" for store in kernel.stores):
+        return device.row_points, 2 * each if r <= device.warp * each else each  # a row is in one warp, or in few
+    if _positions(kernel):
+        return device.row_points, _PLACES * each
+    if len(roots_of_loops(kernel)) > 1:
+        return device.row_points, 2 * each
+    return 2 * device.row_points, each if reduced < r else each // 2
+
+
+def _positions(kernel: Kernel) -> bool:
+    """Whether a kernel looks for places of extremes."""
+    return any(node.op == "reduce" and node.attr.startswith("arg") for node in kernel.nodes)
 
 
 def _mixed(kernel: Kernel, device: Device) -> BlockPlan:

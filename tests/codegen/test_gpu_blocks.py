@@ -171,6 +171,21 @@ def plans(program: Callable[..., object], *inputs: Tensor) -> list[BlockPlan]:
     return [choose(kernel, GPU) for kernel in made.kernels]
 
 
+@pytest.mark.parametrize(("program", "threads", "rows"), [
+    (lambda x: x.sum(-1), {64: 256, 768: 128, 4096: 512, 8192: 512}, {64: 32, 768: 2, 4096: 1, 8192: 1}),
+    (lambda x: x.var(-1), {512: 32, 4096: 128, 8192: 256}, {512: 2, 4096: 1, 8192: 1}),
+    (lambda x: x.argmax(-1), {512: 32, 4096: 32, 8192: 64}, {512: 2, 4096: 1, 8192: 1}),
+    (lambda x: x.softmax(-1), {512: 32, 4096: 256, 8192: 512}, {512: 2, 4096: 1, 8192: 1}),
+])  # fmt: skip
+def test_how_many_threads_have_a_row_follows_from_what_they_do_with_it(
+    program: Callable[..., object], threads: dict[int, int], rows: dict[int, int]
+) -> None:
+    """Many that load and add; few that wait for one another, or compare places; what they store takes as many."""
+    found = {length: plans(program, torch.empty(32768, length, dtype=torch.bfloat16)) for length in threads}
+    assert {length: plan.threads for length, (plan,) in found.items()} == threads
+    assert {length: plan.outer[-1].count for length, (plan,) in found.items()} == rows
+
+
 @pytest.mark.parametrize(("program", "stages"), [
     (lambda x, y: ((made := x * y), made.sum(0)), 4),
     (lambda x, y: ((made := x.float() * y.float() * x.flip(1).float()), made.sum(0)), 3),  # three loads
