@@ -57,6 +57,7 @@ class Device:
     max_params: int = 48
     min_split: int = 1 << 16  # elements read by a reduction that is worth two kernels
     min_row: int = 0  # elements of a row that is worth two kernels: of shorter ones one program is as fast
+    row_pieces: int = 0  # times the programs: at most so many pieces has a row that each take at once; 0: none is
     parts_online: bool = (
         False  # whether parts of a variance are about their own mean, and so read what they are of once
     )

@@ -186,6 +186,18 @@ def test_how_many_threads_have_a_row_follows_from_what_they_do_with_it(
     assert {length: plan.outer[-1].count for length, (plan,) in found.items()} == rows
 
 
+@pytest.mark.parametrize(("shape", "pieces"), [
+    ((8192, 4096), 4096),  # each of 8192 elements
+    ((8192, 3072), 4096),  # a divisor of how many rows there are
+    ((8192, 8192), 1024),  # too many to be as short
+    ((2048, 1024), 1024),  # as many as there are programs are shorter
+    ((8191, 4096), 1024),  # of no row's length: elements that lie in a row
+])  # fmt: skip
+def test_a_long_row_falls_into_pieces_that_programs_have_at_once(shape: tuple[int, int], pieces: int) -> None:
+    first, second = plans(torch.sum, torch.empty(shape, dtype=torch.bfloat16))
+    assert first.outer[-1].size == second.kernel.reduce_numel == pieces
+
+
 @pytest.mark.parametrize(("program", "stages"), [
     (lambda x, y: ((made := x * y), made.sum(0)), 4),
     (lambda x, y: ((made := x.float() * y.float() * x.flip(1).float()), made.sum(0)), 3),  # three loads

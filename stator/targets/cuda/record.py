@@ -30,7 +30,7 @@ def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
         launch_cost=3e-6, bandwidth=platform.bandwidth, row_elements=_row(platform.registers), near_bytes=1 << 16,
         warp=platform.warp, waves=4, max_warps=16, columns=64, min_columns=16, column_points=4096, row_points=1024,
         loop_points=4096, thread_points=16, block_bytes=2048, thread_bytes=32, many_loads=8, much_work=256,
-        line_bytes=256, short_axis=4, min_row=1 << 16, min_rows=32, parts_online=True, row_parts=528,
+        line_bytes=256, short_axis=4, min_row=1 << 16, row_pieces=8, min_rows=32, parts_online=True, row_parts=528,
         row_stages=3, loop_stages=4, packs=True, repeats=True, narrows=True, gathers_pools=True,
         product_work=1 << 16, tile_products=True, tile_sums=4096, core_registers=1 << 16,
         shared_bytes=SHARED_BYTES[90], product_rate=9.9e14,
