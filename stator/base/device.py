@@ -57,6 +57,7 @@ class Device:
     max_params: int = 48
     min_split: int = 1 << 16  # elements read by a reduction that is worth two kernels
     min_row: int = 0  # elements of a row that is worth two kernels: of shorter ones one program is as fast
+    row_pieces: int = 0  # times the programs: at most so many pieces has a row that each take at once; 0: none is
     parts_online: bool = (
         False  # whether parts of a variance are about their own mean, and so read what they are of once
     )
@@ -65,6 +66,7 @@ class Device:
     repeats: bool = False  # whether kernels compute what is in memory for them alone, where that moves fewer bytes
     packs: bool = False  # whether small kernels of the same loops run as one, whatever they read
     row_stages: int = 1  # rows that a program which takes several in turn has under way at once
+    loop_stages: int = 1  # and turns of a loop over a row that stores as it goes
     row_parts: int = 0  # of sums down columns that a kernel along rows makes too, at most; 0: none does
     min_rows: int = 0  # with fewer rows, long ones are scanned by PyTorch
     product_work: int = 0  # multiplications of float32 up to which a product is a loop, as no library is called

@@ -22,7 +22,7 @@ from math import prod
 from stator.base.device import Device
 from stator.base.dtypes import ITEMSIZE
 from stator.kernel.cost import total_cost
-from stator.kernel.decisions import pieces_of, used_by_several_loops
+from stator.kernel.decisions import pieces_of, roots_of_loops, used_by_several_loops
 from stator.loop.expr import Expr
 from stator.loop.index import Axis, FloorDiv, Index, Mod
 from stator.loop.kernel import Kernel
@@ -35,6 +35,8 @@ PADDING = 1.25
 _AT_ONCE = 4
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
+#: How many times the points of a thread one has that looks for the place of an extreme.
+_PLACES = 8
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
 CACHED = 8
 
@@ -68,6 +70,7 @@ class BlockPlan:
     staged: tuple[Expr, ...] = ()
     online: bool = False  # whether one loop over a row reduces what takes two if each is on its own
     turns: int = 0  # rows that a program takes one after the other, where it sums them up down columns too
+    stages: int = 1  # of these, or of the pieces of a row, for how many loads are under way at once
 
     def reason(self, device: Device) -> str:
         """The decisions in a line."""
@@ -78,6 +81,7 @@ class BlockPlan:
         size = " by ".join(map(str, counts))
         kept = f", {len(self.staged)} values of a row kept" if self.staged else ", in one loop" * self.online
         kept += f", {self.turns} rows in turn, summed down columns" if self.turns else ""
+        kept += f", {self.stages} under way at once" if self.stages > 1 else ""
         return f"{count} blocks of {size} by {self.threads} threads, of which {device.programs} fill the device{kept}"
 
 
@@ -270,9 +274,31 @@ def _rows(kernel: Kernel, device: Device) -> BlockPlan:
     if r > device.row_elements:
         x, r, each = 1, device.loop_points, each // 2
     else:
-        x = _shared(min(power_of_two(outer), max(1, device.row_points // r)), 1, outer, device)
-        each = 2 * each if r <= device.warp * each else each  # a row is in one warp, or in few
+        points, each = _of_rows(kernel, r, reduced, device)
+        x = _shared(min(power_of_two(outer), max(1, points // r)), 1, outer, device)
     return _reducing(kernel, (Points("x", kernel.axes, x),), r, _threads(x * r, each, device), device)
+
+
+def _of_rows(kernel: Kernel, r: int, reduced: int, device: Device) -> tuple[int, int]:
+    """Points that a program takes of whole rows together, and each of its threads.
+
+    Where results are all that is stored, threads have nothing to do between loads and the sum of all of them, so there
+    are many, with a load or two each. Those of several reductions wait for all of a row at each, and comparing places
+    takes more than loading: then there are few.
+    """
+    each = device.thread_points
+    if any(store.space == "inner" for store in kernel.stores):
+        return device.row_points, 2 * each if r <= device.warp * each else each  # a row is in one warp, or in few
+    if _positions(kernel):
+        return device.row_points, _PLACES * each
+    if len(roots_of_loops(kernel)) > 1:
+        return device.row_points, 2 * each
+    return 2 * device.row_points, each if reduced < r else each // 2
+
+
+def _positions(kernel: Kernel) -> bool:
+    """Whether a kernel looks for places of extremes."""
+    return any(node.op == "reduce" and node.attr.startswith("arg") for node in kernel.nodes)
 
 
 def _mixed(kernel: Kernel, device: Device) -> BlockPlan:
@@ -284,7 +310,7 @@ def _mixed(kernel: Kernel, device: Device) -> BlockPlan:
     r = power_of_two(length)
     threads = _threads(r, device.thread_points // 2, device)
     plan = _reducing(kernel, (Points("x", _in_rows(kernel), 1),), r, threads, device)
-    return replace(plan, turns=turns)
+    return replace(plan, turns=turns, stages=device.row_stages)
 
 
 def _in_rows(kernel: Kernel) -> tuple[Axis, ...]:
@@ -305,7 +331,23 @@ def _in_rows(kernel: Kernel) -> tuple[Axis, ...]:
 def _reducing(kernel: Kernel, points: tuple[Points, ...], r: int, threads: int, device: Device) -> BlockPlan:
     whole = type(kernel.reduce_numel) is int and r >= kernel.reduce_numel
     online = not whole and points[-1].count * _row_bytes(kernel) >= device.near_bytes
-    return BlockPlan(kernel, points, r, threads, _staged(kernel) if whole else (), online)
+    stages = 1 if whole else _stages(kernel, points[-1].count * r, device)
+    return BlockPlan(kernel, points, r, threads, _staged(kernel) if whole else (), online, stages=stages)
+
+
+def _stages(kernel: Kernel, points: int, device: Device) -> int:
+    """For how many turns of the loop over a row loads are under way at once: one where it stores nothing as it goes.
+
+    Else compilers begin no load before the stores in front of it, which might change what it loads. What an earlier
+    loop has read is in a cache, and not worth it; nor are two turns, as the loads of one wait for the other.
+    """
+    loads = {node.attr: node.dtype for node in kernel.nodes if node.op == "load" and node in kernel.inner}
+    stored = any(store.space == "inner" for store in kernel.stores)
+    if not stored or len(roots_of_loops(kernel)) > 1 or any(index.has_indirect for _, index in loads):
+        return 1
+    nbytes = points * sum([ITEMSIZE[dtype] for dtype in loads.values()])
+    stages = min(device.loop_stages, 1 + device.shared_bytes // device.waves // max(nbytes, 1))
+    return stages if stages > 2 else 1
 
 
 def _shared(size: int, least: int, points: int, device: Device) -> int:

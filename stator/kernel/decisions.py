@@ -373,7 +373,7 @@ def _ahead(made: LoopPlan, device: Device) -> tuple[Expr, ...]:
 def used_by_several_loops(kernel: Kernel) -> list[Expr]:
     """What several loops over the reduce axes compute, and use as it is."""
     loops_of: dict[Expr, int] = {}
-    bodies = [(roots, _computed(roots, kernel)) for roots in _roots_of_loops(kernel)]
+    bodies = [(roots, _computed(roots, kernel)) for roots in roots_of_loops(kernel)]
     for _, computed in bodies:
         for node in computed:
             loops_of[node] = loops_of.get(node, 0) + 1
@@ -383,7 +383,7 @@ def used_by_several_loops(kernel: Kernel) -> list[Expr]:
     return [node for node in kernel.nodes if node in used & shared]
 
 
-def _roots_of_loops(kernel: Kernel) -> list[list[Expr]]:
+def roots_of_loops(kernel: Kernel) -> list[list[Expr]]:
     """What each loop over the reduce axes computes: the bodies of the reductions of a level, then the inner stores."""
     levels: dict[int, list[Expr]] = {}
     for node in kernel.nodes:
@@ -394,7 +394,7 @@ def _roots_of_loops(kernel: Kernel) -> list[list[Expr]]:
     if merges(kernel, stores):
         levels[max(levels)] += roots
         roots = []
-    return [*levels.values(), roots]
+    return [*levels.values(), *[roots] * bool(roots)]
 
 
 def _computed(roots: Iterable[Expr], kernel: Kernel, known: Sequence[Expr] = ()) -> set[Expr]:

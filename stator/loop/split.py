@@ -151,7 +151,19 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, around: _Around
     if programs * 2 > device.programs:
         return 0
     pieces = min(-(-device.programs // programs), inner // max(least, 2))
+    if device.row_pieces and not columns and pieces > 1:
+        most = device.row_pieces * device.programs // programs
+        at_once = _pieces_at_once(nest.reduce_axes[0].size, inner, most, device)
+        pieces = max(pieces, at_once)
     return pieces if pieces > 1 else 0
+
+
+def _pieces_at_once(first: Extent, inner: int, most: int, device: Device) -> int:
+    """Into how many pieces of its first axis a row falls so that a program has all of one at once; 0 for none."""
+    wanted = -(-inner // device.row_elements)
+    if type(first) is not int or wanted > most:
+        return 0
+    return next((pieces for pieces in range(wanted, min(2 * wanted, most + 1)) if first % pieces == 0), 0)
 
 
 def _pieces_of_terms(product: Contraction, device: Device) -> int:

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from stator import runtime
 from stator.codegen import triton
-from stator.kernel.blocks import choose
+from stator.kernel.blocks import BlockPlan, choose
 from stator.loop.kernel import Schedule
 from stator.loop.schedule import schedule
 from stator.lowering import lower
@@ -77,6 +77,8 @@ PROGRAMS: dict[str, tuple[Callable[..., object], Callable[[int, int], tuple[tupl
         lambda m, n: ((4, 8, 14, n), (n,), (4, 8, 14, n), (4, 1, 1, 1), (1, 8, 1, 1)),
     ),
     "running sums": (lambda x: (x.cumsum(0), x.cumsum(1)), lambda m, n: ((m, n),)),
+    "stored and summed": (lambda x, y: ((made := x.sigmoid() * y), made.sum(0)), lambda m, n: ((m, n),) * 2),
+    "places": (lambda x: (x.argmax(1), x.argmin(0), x.max(1).values), lambda m, n: ((m, n),)),
     "several": (lambda x, y, z: (x * 2, y + 1, z * z), lambda m, n: ((m, n),) * 3),
 }
 #: Programs whose terms may cancel: an error is one of the terms, not of what is left of them.
@@ -150,6 +152,7 @@ def test_agrees_with_float64_on_the_cpu(name: str, device: str, tmp_path: Path) 
     ("layer norm, gradients", "rows in turn", "rows in turn"),
     ("layer norm of images, gradients", "rows in turn", "28 rows in turn"),
     ("statistics", "split", "nests"),
+    ("stored and summed", "small blocks", "num_stages=4"),
 ])  # fmt: skip
 def test_small_shapes_are_laid_out_in_every_way(name: str, device: str, wanted: str) -> None:
     """Without a GPU: each device has the layout that it is there for."""
@@ -160,3 +163,49 @@ def test_small_shapes_are_laid_out_in_every_way(name: str, device: str, wanted: 
     text = triton.emit(made.kernels, record, made.names, check=True)
     reasons = [*made.reasons, *[choose(kernel, record).reason(record) for kernel in made.kernels]]
     assert any(wanted in line for line in (*text.splitlines(), *reasons)), (reasons, text)
+
+
+def plans(program: Callable[..., object], *inputs: Tensor) -> list[BlockPlan]:
+    """How the kernels of a program run on the real device, which needs no memory for it."""
+    made, _ = tiled.scheduled(program, *inputs)
+    return [choose(kernel, GPU) for kernel in made.kernels]
+
+
+@pytest.mark.parametrize(("program", "threads", "rows"), [
+    (lambda x: x.sum(-1), {64: 256, 768: 128, 4096: 512, 8192: 512}, {64: 32, 768: 2, 4096: 1, 8192: 1}),
+    (lambda x: x.var(-1), {512: 32, 4096: 128, 8192: 256}, {512: 2, 4096: 1, 8192: 1}),
+    (lambda x: x.argmax(-1), {512: 32, 4096: 32, 8192: 64}, {512: 2, 4096: 1, 8192: 1}),
+    (lambda x: x.softmax(-1), {512: 32, 4096: 256, 8192: 512}, {512: 2, 4096: 1, 8192: 1}),
+])  # fmt: skip
+def test_how_many_threads_have_a_row_follows_from_what_they_do_with_it(
+    program: Callable[..., object], threads: dict[int, int], rows: dict[int, int]
+) -> None:
+    """Many that load and add; few that wait for one another, or compare places; what they store takes as many."""
+    found = {length: plans(program, torch.empty(32768, length, dtype=torch.bfloat16)) for length in threads}
+    assert {length: plan.threads for length, (plan,) in found.items()} == threads
+    assert {length: plan.outer[-1].count for length, (plan,) in found.items()} == rows
+
+
+@pytest.mark.parametrize(("shape", "pieces"), [
+    ((8192, 4096), 4096),  # each of 8192 elements
+    ((8192, 3072), 4096),  # a divisor of how many rows there are
+    ((8192, 8192), 1024),  # too many to be as short
+    ((2048, 1024), 1024),  # as many as there are programs are shorter
+    ((8191, 4096), 1024),  # of no row's length: elements that lie in a row
+])  # fmt: skip
+def test_a_long_row_falls_into_pieces_that_programs_have_at_once(shape: tuple[int, int], pieces: int) -> None:
+    first, second = plans(torch.sum, torch.empty(shape, dtype=torch.bfloat16))
+    assert first.outer[-1].size == second.kernel.reduce_numel == pieces
+
+
+@pytest.mark.parametrize(("program", "stages"), [
+    (lambda x, y: ((made := x * y), made.sum(0)), 4),
+    (lambda x, y: ((made := x.float() * y.float() * x.flip(1).float()), made.sum(0)), 3),  # three loads
+    (lambda x, y: ((made := x * y * x.flip(1) * y.flip(1)), made.sum(0)), 1),  # four: shared memory holds too few turns
+    (lambda x, y: (x * y).sum(0), 1),  # nothing is stored
+    (lambda x, y: x.softmax(0), 1),  # it is read a second time
+    (lambda x, y: ((made := x.gather(0, y.long()) * y), made.sum(0)), 1),  # places that are loaded
+])  # fmt: skip
+def test_a_loop_that_stores_as_it_goes_loads_ahead(program: Callable[..., object], stages: int) -> None:
+    inputs = torch.empty(8192, 4096, dtype=torch.bfloat16), torch.zeros(8192, 4096, dtype=torch.bfloat16)
+    assert plans(program, *inputs)[0].stages == stages

@@ -55,7 +55,7 @@ def emit(
             launches.append(matmul_launch(plan, functions[-1], device.warp))
         else:
             functions.append(blocks(plan, name))
-            texts.append(function_text(functions[-1], device.row_stages))
+            texts.append(function_text(functions[-1], plan.stages))
             launches.append(launch_text(functions[-1], device.warp))
     if any(isinstance(statement, ir.Online) for function in functions for statement in ir.walk(function.body)):
         parts.append(ONLINE)

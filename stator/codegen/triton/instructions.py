@@ -48,8 +48,10 @@ def _tanh(a):
 @triton.jit
 def _rough_sigmoid(a):
     # By the instructions for powers of two and reciprocals alone: of large numbers right to the last places but five.
-    # A sixteenth, as reciprocals below the normal numbers are 0.
-    power = tl.fma(tl.exp2(a * -1.4426950408889634), 0.0625, 0.0625)
+    # A sixteenth, as reciprocals below the normal numbers are 0. So may powers be: nothing is left of them beside it.
+    power = a * -1.4426950408889634
+    power = tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=r,r", [power], tl.float32, True, 1)
+    power = tl.fma(power, 0.0625, 0.0625)
     return 0.0625 * tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=r,r", [power], tl.float32, True, 1)
 
 

@@ -36,7 +36,7 @@ NOWHERE = {"i64": 2**62, "i32": 2**31 - 1}
 
 
 def function_text(function: ir.Function, stages: int = 1) -> str:
-    """One kernel; rows that one program takes in turn are under way so many at once."""
+    """One kernel; of rows that a program takes in turn, or of the pieces of a row, so many are under way at once."""
     return Printer(function, stages).text()
 
 
@@ -171,7 +171,8 @@ class Printer:
         self.inner, indent = True, self.indent
         if not self.whole:
             end = f"tl.full([], {loop.axis.size}, tl.int64)" if self.wide else str(loop.axis.size)  # not unsigned
-            self.add(f"for start in range(0, {end}, {loop.lanes}):")
+            several = f", num_stages={self.stages}" if self.stages > 1 else ""
+            self.add(f"for start in {'tl.' if several else ''}range(0, {end}, {loop.lanes}{several}):")
             self.indent += "    "
             self.points("start + base")
         self.block(loop.body)

@@ -26,7 +26,7 @@ from stator.tile.cpu.scaled import Scaled
 from stator.tile.cpu.sums import carry_sums
 from stator.tile.ir.build import IRBuilder, new_function
 from stator.tile.ir.core import Block, Function, Module, Operation, Value
-from stator.tile.ir.operators import OPERATORS
+from stator.tile.ir.operators import effects_of
 from stator.tile.ir.types import I64, Type
 
 _DEPTH = 64
@@ -224,9 +224,8 @@ def remove_dead(block: Block) -> None:
 def _remove(block: Block, uses: Counter[Value]) -> None:
     kept = []
     for operation in reversed(block.operations):
-        effects = {effect for each in _with_regions(operation) for effect in OPERATORS[each.op].effects} - {"reads"}
-        inner = operation.op in ("if", "for", "while")
-        if not any(uses[result] for result in operation.results) and not (effects - {"ends"} if inner else effects):
+        effects = effects_of(operation) - {"reads"}
+        if not effects and not any(uses[result] for result in operation.results):
             for each in _with_regions(operation):
                 uses.subtract(each.operands)
             continue

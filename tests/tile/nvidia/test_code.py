@@ -197,3 +197,26 @@ def test_neighbours_are_added_at_once(architecture: int, hint: str, vector: int)
     wanted = np.zeros((4, 32), np.float32)
     np.add.at(wanted, rows, np.where(np.arange(256) < 240, x, 0).reshape(8, 32))
     np.testing.assert_array_equal(out, wanted)
+
+
+ASSEMBLY = """
+def main(out: ptr[i32], n: i32):
+    i: i32[256] = arange(start=0, end=256)
+    {given}
+    v: {type} = inline_asm(g, asm='nanosleep.u32 $1; mov.b32 $0, 0;', constraints='=r,r', dtypes=(i32,), pack=1{pure})
+    o: ptr[i32][256] = splat(out, shape=(256,))
+    s: ptr[i32][256] = addptr(o, i)
+    store(s, i)
+    return_()
+"""
+
+
+@pytest.mark.parametrize(
+    ("type", "given"), [("i32", "g: i32 = constant(value=20, type=i32)"), ("i32[256]", "g: i32[256] = add(i, i)")]
+)
+@pytest.mark.parametrize(("pure", "stays"), [(", is_pure=False", True), ("", False)])
+def test_instructions_that_do_something_stay_though_nobody_uses_what_they_give(
+    type: str, given: str, pure: str, stays: bool
+) -> None:
+    text = text_of(parse(ASSEMBLY.format(type=type, given=given, pure=pure)), "main")
+    assert ("nanosleep" in text.llvm) is stays
