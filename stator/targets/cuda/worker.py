@@ -84,11 +84,11 @@ def _shared_bytes(target: Sequence[Any]) -> float:
 def _compiled(job: Mapping[str, Any]) -> dict[str, Any]:
     if job.get("compiler") in COMPILERS:
         made_by = importlib.import_module(COMPILERS[job["compiler"]])  # which takes no Triton, and no torch
-        found: dict[str, Any] = made_by.compile_job(job)
-        return found
+        own: dict[str, Any] = made_by.compile_job(job)
+        return own
     called = set(_CALLS.findall(job["text"]))
     library = frequent(tuple(job["target"])) if called and called <= FREQUENT.keys() else ""
-    found = _lowered(job, {"extern_libs": {"libdevice": library}}) if library else None
+    found = _lowered(job, {"extern_libs": {"libdevice": library}}) if library else {}
     return found or _lowered(job, {})
 
 
