@@ -85,10 +85,11 @@ def _saved(number: int, own: Group, kernels: list[Group], facts: Facts) -> int:
     inside = not needs.keys().isdisjoint(own.writes)  # it is made of what its kernel makes
     if not others or inside or any(len(kernel.reads[name]) > 1 for kernel in others):
         return 0
-    size = {name: hint(buffer.nbytes) for name, buffer in facts.program.buffers.items()}
-    alone = sum([size[read] for read in needs]) if len(own.members) == 1 else 0
+    buffers = facts.program.buffers
+    size = {read: hint(buffers[read].nbytes) for read in needs}
+    alone = sum(size.values()) if len(own.members) == 1 else 0
     again = sum([size[read] for kernel in others for read in needs if read not in kernel.reads])
-    return alone + size[name] * (1 + len(others)) - again
+    return alone + hint(buffers[name].nbytes) * (1 + len(others)) - again
 
 
 def _copied(program: Program, chosen: dict[int, list[list[int]]]) -> tuple[Program, dict[str, int]]:
