@@ -1,14 +1,15 @@
 """Autocast while gradients are computed: eager casts in backward by what is in force there, not by what was in forward.
 
 The backward graph is that of no autocast. It often is the same under the autocast that the call was compiled in, which
-`gradients` finds out by computing them twice; under any other, backward runs by eager kernels (`eager_replay.py`).
+`gradients` finds out by computing them once more; under any other, backward runs by eager kernels (`eager_replay.py`).
 Neighbours: `trace.py` asks for the gradients; `Metadata.casts` carries the answer; `runtime.py` acts on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,14 +56,40 @@ def gradients(
         found: Sequence[Any] = run_backward(*roots, allow_unreachable=True, accumulate_grad=False)
     if not casts:
         return found, ()
-    first = _calls(tracer)[before:]
-    with tracer:
-        run_backward(*roots, allow_unreachable=True, accumulate_grad=False)
-    second = _calls(tracer)[before + len(first) :]
-    same = list(map(_signature, first)) == list(map(_signature, second))
-    for node in reversed(second):
-        tracer.graph.erase_node(node)
-    return found, casts if same else ()
+    again = partial(run_backward, *roots, allow_unreachable=True, accumulate_grad=False)
+    return found, casts if _repeats(tracer, again, _calls(tracer)[before:]) else ()
+
+
+class _Differs(BaseException):
+    """A call is another one. No program that has derivatives of its own handles it."""
+
+
+def _repeats(tracer: Tracer, run: Callable[[], Any], calls: Sequence[fx.Node]) -> bool:
+    """Whether what runs makes these calls once more; it is stopped at the first one that it does not make.
+
+    That mostly is among the first, as the gradient of a bias is a sum, for which autocast has a dtype of its own.
+    """
+    made: list[fx.Node] = []
+    same = True
+
+    def compare(node: fx.Node) -> None:
+        nonlocal same
+        made.append(node)
+        same = same and len(made) <= len(calls) and _signature(node) == _signature(calls[len(made) - 1])
+        if not same:
+            raise _Differs
+
+    tracer.recorded = compare
+    try:
+        with tracer:
+            run()
+    except _Differs:
+        return False
+    finally:
+        tracer.recorded = None
+        for node in reversed(made):
+            tracer.graph.erase_node(node)
+    return same and len(made) == len(calls)
 
 
 def _calls(tracer: Tracer) -> list[fx.Node]:

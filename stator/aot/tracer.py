@@ -36,7 +36,7 @@ from stator.fake.layout import is_contiguous
 from stator.fake.mode import FACTORIES, Geometry, remember_value
 from stator.fake.overloads import Respelling, Table
 from stator.fake.tensor import memory_of
-from stator.graphs.nodes import add_call, infer
+from stator.graphs.nodes import add_call, infer, positional
 from stator.sizes import real
 
 aten = torch.ops.aten
@@ -129,6 +129,8 @@ class Tracer(FakeMode):
         self.floats: dict[str, fx.Node] = {}
         #: The memory of zeros that eager keeps without memory (`overrides.py`).
         self.absent: list[Cell] = []
+        #: Called with each node of an operator, once it is there.
+        self.recorded: Callable[[fx.Node], None] | None = None
         self._draws = 0
         #: How many decompositions it is inside of.
         self._depth = 0
@@ -310,7 +312,7 @@ class Tracer(FakeMode):
         args = self.fakes(args)
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
-            args, kwargs = _positional(func, args, kwargs)
+            args, kwargs = positional(func, args, kwargs)
         out = execute(func, args, kwargs)
         if func in FACTORIES:
             remember_value(func, args, kwargs, out)
@@ -340,6 +342,8 @@ class Tracer(FakeMode):
             node.meta["operator"] = operator
         if self.region is not None:
             node.meta["recompute"] = self.region
+        if self.recorded is not None:
+            self.recorded(node)
         return node
 
     def emit(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node:
@@ -388,7 +392,7 @@ class Tracer(FakeMode):
 
     def view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record a view; its handle is on the cell of what it views."""
-        args, kwargs = _positional(func, self.fakes(args), kwargs)
+        args, kwargs = positional(func, self.fakes(args), kwargs)
         base = args[0]
         out = execute(func, args, kwargs)
         if not isinstance(out, FakeTensor):
@@ -435,7 +439,7 @@ class Tracer(FakeMode):
         form = written_form(func)
         if form is None:
             raise Unsupported(func, "it mutates an argument without returning it")
-        args, kwargs = _positional(func, args, kwargs)
+        args, kwargs = positional(func, args, kwargs)
         outs = self.compute(form.func, args, kwargs)
         outs = (outs,) if isinstance(outs, FakeTensor) else tuple(outs)
         results, values = outs[: -len(form.positions)], outs[-len(form.positions) :]
@@ -571,25 +575,6 @@ class Tracer(FakeMode):
 def _is_zeros(tensor: torch.Tensor, value: Any) -> bool:
     """Whether these may be a gradient: no positions, and no number that is known only when the graph runs."""
     return (tensor.is_floating_point() or tensor.is_complex()) and isinstance(value, int | float) and value == 0
-
-
-def _positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Move arguments passed by name to their position, as far as the schema allows it."""
-    if not kwargs:
-        return args, kwargs
-    schema = func._schema.arguments
-    moved = list(args)
-    for parameter in schema[len(args) :]:
-        if parameter.kwarg_only:
-            break
-        if parameter.name in kwargs:
-            moved.append(kwargs[parameter.name])
-        elif any(later.name in kwargs for later in schema[len(moved) :] if not later.kwarg_only):
-            moved.append(parameter.default_value)
-        else:
-            break
-    names = {parameter.name for parameter in schema[: len(moved)]}
-    return tuple(moved), {name: value for name, value in kwargs.items() if name not in names}
 
 
 @cache

@@ -55,6 +55,25 @@ def _mapped(arg: Any, values: Mapping[fx.Node, fx.Node]) -> Any:
     return arg
 
 
+def positional(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments passed by name in their position, as far as the schema allows it."""
+    if not kwargs:
+        return args, kwargs
+    schema = func._schema.arguments
+    moved = list(args)
+    for parameter in schema[len(args) :]:
+        if parameter.kwarg_only:
+            break
+        if parameter.name in kwargs:
+            moved.append(kwargs[parameter.name])
+        elif any(later.name in kwargs for later in schema[len(moved) :] if not later.kwarg_only):
+            moved.append(parameter.default_value)
+        else:
+            break
+    names = {parameter.name for parameter in schema[: len(moved)]}
+    return tuple(moved), {name: value for name, value in kwargs.items() if name not in names}
+
+
 class LazyModule(_LazyGraphModule):
     """Torch's lazy module, whose `forward` is only that: it runs no hooks, which are for the modules of the program.
 

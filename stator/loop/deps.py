@@ -13,6 +13,7 @@ from math import prod
 from typing import TypeAlias
 
 from stator.base.effects import Effect
+from stator.loop import tables
 from stator.loop.collision import scatters
 from stator.loop.contraction import contraction
 from stator.loop.expr import Expr, postorder
@@ -34,10 +35,10 @@ FEW_DOTS = 512
 Reads: TypeAlias = tuple[dict[str, list[Index]], tuple[Expr, ...]]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class NestFacts:
     """One nest's accesses: `reads` has the distinct indices by buffer, `bounds` what masks say of the axes of some,
-    `nodes` are those of its expressions, operands first."""
+    `nodes` are those of its expressions, operands first. All programs that have the nest share them."""
 
     nest: Nest
     reads: dict[str, list[Index]]
@@ -50,6 +51,11 @@ class NestFacts:
     costly: bool
     product: str = ""  # the dtype of the factors, where it is a matrix product
     bounds: LoadBounds = field(default_factory=dict)
+
+
+#: What each nest reads, and all that is known of it: most nests of a program are those of the one that it was before.
+_READS: dict[Nest, Reads] = tables.table()
+_FACTS: dict[Nest, NestFacts] = tables.table()
 
 
 @dataclass(slots=True)
@@ -81,7 +87,7 @@ def analyse(program: Program) -> Facts:
     for number in live:
         node = program.nodes[number]
         if isinstance(node, Nest):
-            facts.nests[number] = _nest_facts(node, *reads[number])
+            facts.nests[number] = facts_of(node)
             if scatters(node) or node.buffer.name in inputs or node.buffer.name in facts.writers:
                 facts.special.add(node.buffer.name)
         facts.before[number] = _link(facts, number, node, reads[number][0])
@@ -129,21 +135,27 @@ def _reads(node: Node) -> Reads:
     """Indices by buffer (none for an extern's views), and a nest's expression nodes."""
     if isinstance(node, Extern):
         return {view.buffer: [] for view in node.views()}, ()
+    if (known := _READS.get(node)) is not None:
+        return known
     reads: dict[str, list[Index]] = {}
     nodes = postorder([node.value, *[a.expr for a in node.index.indirects()]])  # type: ignore[list-item]
     for expr in nodes:
         if expr.op == "load":
             name, index = expr.attr
             reads.setdefault(name, []).append(index)
+    _READS[node] = reads, nodes
     return reads, nodes
 
 
 def facts_of(nest: Nest) -> NestFacts:
-    """The accesses of one nest that is no node of a program."""
-    return _nest_facts(nest, *_reads(nest))
+    """The accesses of a nest, whether it is a node of a program or none."""
+    if (known := _FACTS.get(nest)) is None:
+        known = _FACTS[nest] = _nest_facts(nest)
+    return known
 
 
-def _nest_facts(nest: Nest, reads: dict[str, list[Index]], nodes: tuple[Expr, ...]) -> NestFacts:
+def _nest_facts(nest: Nest) -> NestFacts:
+    reads, nodes = _reads(nest)
     scans = any(n.op == "scan" for n in nodes)
     ordered = scans or any(n.op == "reduce" and n.attr in ("argmax", "argmin") for n in nodes)
     rowwise = along_rows([index for indices in reads.values() for index in indices], nest.reduce_axes)

@@ -164,10 +164,11 @@ def _saved(name: str, needs: set[str], own: Group, kernels: list[Group], facts: 
     inside = not needs.isdisjoint(own.writes)  # it is made of what its kernel makes
     if not others or inside or any(len(kernel.reads[name]) > 1 for kernel in others):
         return 0
-    size = {name: hint(buffer.nbytes) for name, buffer in facts.program.buffers.items()}
-    alone = sum([size[read] for read in needs]) if done else 0
+    buffers = facts.program.buffers
+    size = {read: hint(buffers[read].nbytes) for read in needs}
+    alone = sum(size.values()) if done else 0
     again = sum([size[read] for kernel in others for read in needs if read not in kernel.reads])
-    return alone + size[name] * (1 + len(others)) - again
+    return alone + hint(buffers[name].nbytes) * (1 + len(others)) - again
 
 
 def _copied(program: Program, chosen: list[Chosen], rounds: bool) -> tuple[Program, dict[str, int]]:

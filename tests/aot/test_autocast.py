@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import stator
+from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 
 
@@ -84,3 +85,56 @@ def test_random_numbers_are_not_drawn_again() -> None:
     gradients(compiled, True, True)  # casts in forward leave none to backward
     with pytest.raises(Unsupported, match="backward under autocast"):
         gradients(compiled, False, True)
+
+
+def test_backward_is_computed_again_only_up_to_the_first_call_that_casts_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here the last product, which forward left in float32; on GPUs the gradient of a bias, a sum."""
+    layers = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(12)])
+
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = layers(x)
+        with torch.autocast("cpu", enabled=False):
+            return y.float() @ w
+
+    again: list[bool] = []
+    record = Tracer.record
+
+    def recorded(tracer: Tracer, *given: Any) -> Any:
+        again.append(tracer.recorded is not None)
+        return record(tracer, *given)
+
+    monkeypatch.setattr(Tracer, "record", recorded)
+    compiled = stator.compile(f, fullgraph=True)
+    expected, found = gradients(f, True, False), gradients(compiled, True, False)
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
+    assert 0 < sum(again) < 10 < len(again) / 10
+
+
+class Stubborn(torch.autograd.Function):
+    """Its backward handles everything that it may meet."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        x, w = ctx.saved_tensors
+        try:
+            return grad.float() @ w.T, x.T @ grad.float()  # which casts change
+        except BaseException:
+            return torch.zeros_like(x), torch.zeros_like(w)
+
+
+def test_a_backward_that_handles_everything_does_not_hide_that_it_is_another_one() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return Stubborn.apply(x, w) @ w  # type: ignore[no-untyped-call, no-any-return]
+
+    compiled = stator.compile(f)
+    for backward in (False, True):
+        expected, found = gradients(f, True, backward), gradients(compiled, True, backward)
+        torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
+        assert all(tensor.any() for tensor in found)

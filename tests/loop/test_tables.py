@@ -5,9 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 from stator.loop import tables
+from stator.loop.deps import analyse, facts_of
+from stator.loop.expr import op
 from stator.loop.index import ZERO, Axis, Index
+from stator.loop.nest import Nest
+from tests.loop.build import Build, get
 
 MANY = """
 import torch
@@ -58,3 +63,17 @@ def test_the_last_session_empties_the_tables() -> None:
     leave.set()
     thread.join()
     assert Axis("of this test", 7) is before and Index.of(0) is ZERO
+
+
+def test_a_nest_is_looked_at_once_whatever_programs_have_it() -> None:
+    build = Build()
+    x = build.input(4, 6)
+    y = build.pointwise((4, 6), lambda i, j: op("exp", get(x, i, j)))
+    one = build.program(y)
+    build.pointwise((4, 6), lambda i, j: op("neg", get(y, i, j)))  # which nobody needs
+    other = build.program(y, build.pointwise((4, 6), lambda i, j: op("add", get(x, i, j), get(y, i, j))))
+    first, second, nest = analyse(one), analyse(other), build.nodes[0]
+    assert isinstance(nest, Nest) and first.nests[0] is second.nests[0] is facts_of(nest) and second.live == [0, 2]
+    assert first.readers == {x.name: [0]} and second.readers == {x.name: [0, 2], y.name: [2]}
+    again = analyse(replace(other, nodes=(replace(nest), *other.nodes[1:])))
+    assert again.nests[0] is not second.nests[0] and again.nests[2] is second.nests[2]

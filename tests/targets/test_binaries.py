@@ -127,6 +127,21 @@ def test_the_key_is_all_that_the_binary_depends_on(monkeypatch: pytest.MonkeyPat
     assert len(keys | {first.key()}) == 5
 
 
+def test_kernels_that_differ_in_number_and_grid_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have one binary, under a name that tells neither; any other difference is another kernel."""
+    monkeypatch.setattr(binaries, "compiler", lambda *_: "triton 3")
+    made = sources(unit(1 << 20, 1 << 21, 1 << 20, 1000, names=("add_k3", "add_k14", "mul_k1", "k5")))
+    first, second, other, alone = made
+    assert first.launch["grid"] != second.launch["grid"] and first.launch["types"] == second.launch["types"]
+    assert first.key() == second.key() and first.job(0)["text"] == second.job(0)["text"]
+    assert len({source.key() for source in made}) == 3  # what is computed is told by names
+    for source, computed in ((first, "add"), (other, "mul"), (alone, "kernel")):
+        name = source.job(0)["name"]
+        assert name == f"{computed}_{source.key().removeprefix('kernel-')[:6]}"
+        assert f"def {name}(p0, p1):" in source.job(0)["text"] and source.name not in source.job(0)["text"]
+    assert Source("add_k3", first.text, {**first.launch, "types": ("*fp32", "*fp64")}, TARGET).key() != first.key()
+
+
 def test_the_compiler_is_told_without_importing_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "triton").mkdir()
     (tmp_path / "triton" / "__init__.py").write_text("__version__ = '9.9'\nraise ImportError('imported')\n")
@@ -164,7 +179,7 @@ def test_kernels_are_compiled_by_workers_and_filed(triton: None, store: Store, m
         binaries.begin(source, key, store)
         binaries.begin(source, key, store)  # once
         made = binaries.binary(source, key, store)
-        assert made.image.startswith(b"\x7fELF") and made.name == source.name and made.threads == 32
+        assert made.image.startswith(b"\x7fELF") and made.name == source.job(0)["name"] and made.threads == 32
         assert made.registers > 0 and made.spills == 0 and 0 < made.seconds < 20
         kept = store.get(f"{key}-0")
         assert kept is not None and Binary.from_bytes(kept) == made

@@ -1,10 +1,10 @@
 """Kernels to binaries: each has its key, and is compiled once, by whichever process needs it first.
 
 A unit's text holds many kernels. Each becomes a text of its own, with the functions that it calls and nothing else, so
-equal kernels of two graphs are one, and a worker reads no more than it compiles. The key is that text, its launch, the
-target, and which compiler it is, told without importing it. A binary lies in the store with what a launch needs to
-know, and there is one for each alternative: pointers that may lie anywhere, positions of 64 bits, sizes that are
-multiples of 16.
+a worker reads no more than it compiles. Kernels that differ in their number in the graph or in how many programs run
+them are one, of all graphs: the key is that text without the number, what compilers read of its launch, the target, and
+which compiler it is, told without importing it. A binary lies in the store with what a launch needs to know, and there
+is one for each alternative: pointers that may lie anywhere, positions of 64 bits, sizes that are multiples of 16.
 Neighbours: `workers.py` compiles, `toolchain.py` says which are needed when, `driver.py` loads.
 """
 
@@ -35,6 +35,12 @@ ANYWHERE, WIDE, ROUND = 1, 2, 4
 #: Names of variables that may change the code that Triton makes, and are of none that only say where files are.
 VARIABLES = re.compile(r"(TRITON|PTXAS|DISABLE|LLVM|MLIR|NVPTX|AMDGCN|USE_IR)_(?!(CACHE_DIR|HOME|DUMP_DIR|INTERPRET)$)")
 _HEAD, _LAUNCHES = "@triton.jit\ndef ", "\nLAUNCHES = "
+#: What of a launch no compiler reads; which alternative is the first one is in the place of the binary.
+_OF_CALLS = frozenset(["grid", "limits", "round"])
+#: The end of a kernel's name, by which it is told from others of its graph (`loop.kernel.kernel_name`).
+_NUMBER = re.compile(r"(^|_)k\d+$")
+#: How much of its key is in the name of a binary.
+_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +86,26 @@ class Source:
 
     def key(self) -> str:
         """Under what its alternatives are filed."""
-        told = sorted(self.launch.items()), sorted(worker.OPTIONS[self.target[0]].items())
-        return "kernel-" + key_of(self.text, told, self.target, compiler(self.compiler))
+        read = sorted([(name, value) for name, value in self.launch.items() if name not in _OF_CALLS])
+        told = read, sorted(worker.OPTIONS[self.target[0]].items())
+        return "kernel-" + key_of(self._called(self._computed), told, self.target, compiler(self.compiler))
 
     def job(self, alternative: int) -> dict[str, Any]:
-        """What a worker is told."""
+        """What a worker is told. The name, which profilers show, is the same in all graphs that have the kernel."""
         asked = {"anywhere": ANYWHERE, "wide": WIDE, "round": ROUND}
         flags = {name: bool(alternative & flag) for name, flag in asked.items()}
-        told = {"name": self.name, "text": self.text, "launch": dict(self.launch), "target": self.target}
+        name = f"{self._computed}_{self.key().removeprefix('kernel-')[:_DIGITS]}"
+        told = {"name": name, "text": self._called(name), "launch": dict(self.launch), "target": self.target}
         return {**told, "compiler": self.compiler, **flags}
+
+    @property
+    def _computed(self) -> str:
+        """Its name without the number: what it computes."""
+        return _NUMBER.sub("", self.name) or "kernel"
+
+    def _called(self, name: str) -> str:
+        """The text with another name."""
+        return self.text.replace(f"{_HEAD}{self.name}(", f"{_HEAD}{name}(")
 
 
 def launches(text: str) -> dict[str, Mapping[str, Any]]:

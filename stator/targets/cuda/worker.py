@@ -13,6 +13,7 @@ Neighbours: `workers.py` is the other end, and calls `compile_kernel` itself whe
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import io
@@ -20,9 +21,11 @@ import json
 import linecache
 import os
 import re
+import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -39,6 +42,14 @@ BINARIES = {"cuda": "cubin", "hip": "hsaco"}
 OPTIONS: dict[str, dict[str, Any]] = {"cuda": {"enable_reflect_ftz": False}, "hip": {}}
 #: Bytes of shared memory that a program may have on NVIDIA's architectures.
 SHARED_BYTES = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
+#: Functions of libdevice, as kernels call them, of which most kernels need no others → how many floats they take.
+FREQUENT = {
+    "rsqrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log1p": 1, "erf": 1, "tanh": 1, "copysign": 2, "floor": 1,
+    "ceil": 1, "trunc": 1, "nearbyint": 1,
+}  # fmt: skip
+_CALLS = re.compile(r"libdevice\.(\w+)\(")
+#: A function of libdevice that nothing was linked for.
+_MISSING = re.compile(r"^declare .*@__nv_", re.MULTILINE)
 #: What a server compiles before anybody asks for something.
 SMALL = {
     "text": "import triton\n\n@triton.jit\ndef small(p):\n    triton.language.store(p, 1)\n",
@@ -73,8 +84,16 @@ def _shared_bytes(target: Sequence[Any]) -> float:
 def _compiled(job: Mapping[str, Any]) -> dict[str, Any]:
     if job.get("compiler") in COMPILERS:
         made_by = importlib.import_module(COMPILERS[job["compiler"]])  # which takes no Triton, and no torch
-        found: dict[str, Any] = made_by.compile_job(job)
-        return found
+        own: dict[str, Any] = made_by.compile_job(job)
+        return own
+    called = set(_CALLS.findall(job["text"]))
+    library = frequent(tuple(job["target"])) if called and called <= FREQUENT.keys() else ""
+    found = _lowered(job, {"extern_libs": {"libdevice": library}}) if library else {}
+    return found or _lowered(job, {})
+
+
+def _lowered(job: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """By Triton, which is told some options more; nothing where the library that it is told of lacks a function."""
     from triton._C.libtriton import ir
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
@@ -83,7 +102,7 @@ def _compiled(job: Mapping[str, Any]) -> dict[str, Any]:
     source = source_of(function, job["launch"], anywhere=job["anywhere"], wide=job["wide"], round=job["round"])
     target = GPUTarget(*job["target"])
     backend = make_backend(target)
-    options = backend.parse_options(OPTIONS[target.backend] | job["launch"]["options"])
+    options = backend.parse_options(OPTIONS[target.backend] | job["launch"]["options"] | told)
     stages: dict[str, Any] = {}
     backend.add_stages(stages, options, source.language)
     context = ir.context()
@@ -94,6 +113,8 @@ def _compiled(job: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {"target": target, **vars(options)}
     for stage, lower in stages.items():
         made = lower(made, facts)
+        if told and stage == "llir" and _MISSING.search(made):
+            return {}
         if stage == BINARIES[target.backend]:
             break
     return {
@@ -104,6 +125,62 @@ def _compiled(job: Mapping[str, Any]) -> dict[str, Any]:
         "clusters": facts.get("num_ctas", 1),
         "scratch": facts.get("global_scratch_size", 0),
     }
+
+
+@functools.cache
+def frequent(target: tuple[Any, ...]) -> str:
+    """A file with the functions of `FREQUENT` alone, which is read in a tenth of the time that libdevice takes.
+
+    It is what the linker takes of libdevice for a module that calls them, so kernels become the same to the bit. The
+    file is in the memory of this process and of those that it forks. Nothing ("") for devices without libdevice, and
+    where Triton does not say what it says today.
+    """
+    from triton._C.libtriton import ir, llvm
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
+
+    if target[0] != "cuda":
+        return ""
+    try:
+        from triton.backends.nvidia.compiler import get_features, sm_arch_from_capability
+
+        backend = make_backend(GPUTarget(*target))
+        options = backend.parse_options({})
+        context, linked = ir.context(), llvm.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
+            file.write(_calling(FREQUENT))
+            file.flush()
+            calls = ir.parse_mlir_module(file.name, context)
+        llvm.init_targets()
+        module = llvm.to_module(calls, linked)
+        features = get_features(options, target[1])
+        llvm.attach_datalayout(module, "nvptx64-nvidia-cuda", sm_arch_from_capability(target[1]), features)
+        llvm.link_extern_libs(module, [path for _, path in options.extern_libs])
+        text = str(module)
+        del module, calls  # before the contexts that they are of
+    except (ImportError, AttributeError, TypeError):  # a Triton whose parts are others
+        return ""
+    number = os.memfd_create("libdevice")
+    with open(number, "w", closefd=False) as file:
+        file.write(text.replace("define internal ", "define "))  # what is internal is linked for nobody
+    return f"/proc/self/fd/{number}"
+
+
+def _calling(functions: Mapping[str, int]) -> str:
+    """A module of MLIR that calls functions of libdevice on floats."""
+    lines = []
+    for name, count in functions.items():
+        taken, given = ", ".join(["f32"] * count), ", ".join(["%x"] * count)
+        lines += [
+            f"llvm.func @__nv_{name}f({taken}) -> f32",
+            f"llvm.func @calls_{name}(%x: f32) -> f32 {{",
+            f"  %y = llvm.call @__nv_{name}f({given}) : ({taken}) -> f32",
+            "  llvm.return %y : f32",
+            "}",
+        ]
+    return "\n".join(lines)
 
 
 def executed(text: str, name: str) -> dict[str, Any]:
@@ -169,9 +246,11 @@ def prepare(target: Sequence[Any]) -> None:
     gc.freeze()  # what workers share stays so
 
 
-def serve(control: socket.socket) -> None:
+def serve(control: socket.socket, target: Sequence[Any]) -> None:
     """Fork a worker for each connection that comes, until the other end is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how a worker ended
+    if "triton" in sys.modules and not select.select([control], [], [], 0)[0]:
+        frequent(tuple(target))  # while nobody waits; else each worker makes its own when it needs it
     while True:
         sent, files, *_ = socket.recv_fds(control, 1, 1)
         if not sent:
@@ -190,8 +269,9 @@ def main() -> None:
     number, target, path = sys.argv[1:]
     sys.path[:] = json.loads(path)
     os.environ.pop("TRITON_INTERPRET", None)  # which is for kernels of the program's own
-    prepare(json.loads(target))
-    serve(socket.socket(fileno=int(number)))
+    compiled_for = json.loads(target)
+    prepare(compiled_for)
+    serve(socket.socket(fileno=int(number)), compiled_for)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ def test_kernels_become_binaries_whose_parameters_lie_as_launches_pack_them(alte
         return torch.softmax(x @ w, -1)
 
     for source in sources(rows, torch.randn(128, 256).half(), torch.randn(256, 512).half()):
-        made = compile_job(source.job(alternative))
-        found = binaries.Binary(**made)
+        job = source.job(alternative)
+        found = binaries.Binary(**compile_job(job))
         options = source.launch["options"]
-        assert found.name == source.name and found.threads == 32 * options.get("num_warps", 4)
+        assert found.name == job["name"] and found.threads == 32 * options.get("num_warps", 4)
         assert found.image and found.shared >= 0 and found.clusters == 1
         assert binaries.Binary.from_bytes(found.to_bytes()) == found
 
@@ -41,9 +41,10 @@ def test_positions_that_graphs_check_are_checked(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("STATOR_TILE_DUMP", str(tmp_path))
     (source,) = sources(torch.nn.functional.embedding, torch.randint(0, 100, (512,)), torch.randn(100, 64))
     assert source.launch["options"]["debug"]
-    compile_job(source.job(0))
-    assert "index out of range" in (tmp_path / f"{source.name}.tir").read_text()
-    assert "__assertfail" in (tmp_path / f"{source.name}.ptx").read_text()
+    job = source.job(0)
+    compile_job(job)
+    assert "index out of range" in (tmp_path / f"{job['name']}.tir").read_text()
+    assert "__assertfail" in (tmp_path / f"{job['name']}.ptx").read_text()
 
 
 def _softmax(x: torch.Tensor) -> torch.Tensor:
@@ -61,6 +62,7 @@ def test_sizes_that_are_multiples_of_a_vector_are_known_to_be(
     launch = binaries.launches(text)[name]
     assert launch["rounds"]
     source = binaries.Source(name, binaries.texts(text, [name])[name], launch, ("cuda", 90, 32), binaries.OWN)
-    compile_job(source.job(alternative))
-    found = (tmp_path / f"{name}.ptx").read_text()
+    job = source.job(alternative)
+    compile_job(job)
+    found = (tmp_path / f"{job['name']}.ptx").read_text()
     assert (".v2.b32" in found) == wide  # four elements at a time, or one
