@@ -40,30 +40,6 @@ typedef struct {
     vectorcallfunc vectorcall;
 } Dispatcher;
 
-PyObject *native_suspend(PyObject *module, PyObject *ignored) {
-    (void)module;
-    (void)ignored;
-    frame_hook_pause();
-    return PyLong_FromLong(++activity.suspensions);
-}
-
-PyObject *native_resume(PyObject *module, PyObject *ignored) {
-    (void)module;
-    (void)ignored;
-    if (activity.suspensions == 0) {
-        PyErr_SetString(PyExc_RuntimeError, "resume() without suspend()");
-        return NULL;
-    }
-    frame_hook_go_on();
-    return PyLong_FromLong(--activity.suspensions);
-}
-
-PyObject *native_suspended(PyObject *module, PyObject *ignored) {
-    (void)module;
-    (void)ignored;
-    return PyBool_FromLong(activity.suspensions > 0);
-}
-
 /* -- binding ----------------------------------------------------------------------------------------- */
 
 /* The parameters of one call, in the order of co_varnames: plain, keyword-only, *args, **kwargs. */
@@ -116,9 +92,8 @@ static void let_go(Bound *bound) {
     }
 }
 
-/* 1 bound, 0 the call does not fit the signature, -1 an exception. */
-static int bind(PyObject *function, PyCodeObject *code, PyObject *names, PyObject *const *args, Py_ssize_t count,
-                PyObject *kwnames, Bound *bound) {
+static int bind_to(PyObject *names, PyObject *function, PyCodeObject *code, PyObject *const *args, Py_ssize_t count,
+                   PyObject *kwnames, Bound *bound) {
     Py_ssize_t plain = code->co_argcount, named = plain + code->co_kwonlyargcount, next = named;
     bool has_rest = code->co_flags & CO_VARARGS, has_extra = code->co_flags & CO_VARKEYWORDS;
     Py_ssize_t direct = Py_MIN(count, plain);
@@ -153,6 +128,16 @@ static int bind(PyObject *function, PyCodeObject *code, PyObject *names, PyObjec
         if (bound->slots[i] == NULL) return PyErr_Occurred() ? -1 : 0;
     }
     return 1;
+}
+
+/* 1 bound, 0 the call does not fit the signature, -1 an exception. */
+static int bind(PyObject *function, PyCodeObject *code, PyObject *const *args, Py_ssize_t count, PyObject *kwnames,
+                Bound *bound) {
+    bool by_name = kwnames != NULL || code->co_kwonlyargcount > 0; /* Python 3.11 makes a tuple of the names each time */
+    PyObject *names = by_name ? PyCode_GetVarnames(code) : NULL;
+    int fits = by_name && names == NULL ? -1 : bind_to(names, function, code, args, count, kwnames, bound);
+    Py_XDECREF(names);
+    return fits;
 }
 
 /* -- calling ----------------------------------------------------------------------------------------- */
@@ -244,8 +229,6 @@ static bool is_seen(void) {
 static PyObject *dispatch_bound(Dispatcher *self, PyObject *const *args, size_t flags, PyObject *kwnames) {
     PyObject *original = self->original;
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(original);
-    PyObject *names = PyCode_GetVarnames(code);
-    if (names == NULL) return NULL;
     Py_ssize_t parameters = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
                             ((code->co_flags & CO_VARKEYWORDS) != 0);
     PyObject *slots[parameters + 1];
@@ -253,11 +236,10 @@ static PyObject *dispatch_bound(Dispatcher *self, PyObject *const *args, size_t 
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     PyObject *result = NULL;
     Found found = {NULL, NULL, false};
-    int fits = bind(original, code, names, args, count, kwnames, &bound);
+    int fits = bind(original, code, args, count, kwnames, &bound);
     if (fits == 1) found = find_entry(self, &bound);
     bool straight = found.straight != NULL && activity.settings == NULL && !is_seen();
     if (straight) result = straight_call(found.straight, bound.slots, bound.count);
-    Py_DECREF(names);
     let_go(&bound);
     Py_XDECREF(found.straight);
     if (!straight) {
@@ -446,20 +428,18 @@ static PyObject *dispatcher_clear_entries(PyObject *self, PyObject *ignored) {
 static PyObject *dispatcher_bind(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *kwnames) {
     Dispatcher *self = (Dispatcher *)object;
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->original);
-    PyObject *names = PyCode_GetVarnames(code), *result = NULL;
-    if (names == NULL) return NULL;
+    PyObject *result = NULL;
     Py_ssize_t parameters = code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0) +
                             ((code->co_flags & CO_VARKEYWORDS) != 0);
     PyObject *slots[parameters + 1];
     Bound bound = {.slots = slots, .count = parameters};
-    int fits = bind(self->original, code, names, args, count, kwnames, &bound);
+    int fits = bind(self->original, code, args, count, kwnames, &bound);
     if (fits == 1) {
         result = PyTuple_New(parameters);
         for (Py_ssize_t i = 0; result && i < parameters; i++) PyTuple_SET_ITEM(result, i, Py_NewRef(slots[i]));
     } else if (fits == 0) {
         PyErr_SetString(PyExc_TypeError, "the arguments do not fit the signature");
     }
-    Py_DECREF(names);
     let_go(&bound);
     return result;
 }

@@ -135,7 +135,7 @@ static TensorHandle make_memory(Run *run, const Step *step, const int64_t *exten
     if (made == NULL || !step->memory.large) return made;
     ask_for_huge_pages(run, made);
     const Geometry geometry = {dimensions, extents, step->memory.dtype};
-    if (step->memory.reuse) results_remember(run->shim, made, &geometry);
+    if (step->memory.reuse && run->self->repeated) results_remember(run->shim, made, &geometry);
     return made;
 }
 
@@ -332,6 +332,7 @@ static PyObject *run_all(Run *run, PyObject *inputs) {
     for (Py_ssize_t i = 0; i < self->unused_count; i++) clear_register(run, self->unused[i]);
     PyObject *results = run_steps(run);
     if (self->layouts.place != NULL) scratch_give(&run->taken);
+    self->repeated = true;
     results_tidy();
     return results;
 }

@@ -119,6 +119,7 @@ typedef struct {
     PyObject *keep, *fail; /* keep(*tensors), NULL if there are none; fail(step, error, kept) */
     Py_ssize_t kept_count, *kept, begin;
     bool brief;      /* all steps take less than others may be kept waiting for: the GIL stays */
+    bool repeated;   /* it was called before: what it makes is likely to be asked for again */
     char device[16]; /* the type of the one device of all tensors; empty where there are several */
 } Executor;
 

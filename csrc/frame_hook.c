@@ -52,6 +52,30 @@ void frame_hook_go_on(void) {
     if (--pauses == 0 && open_regions > 0) install_or_remove();
 }
 
+PyObject *native_suspend(PyObject *module, PyObject *ignored) {
+    (void)module;
+    (void)ignored;
+    frame_hook_pause();
+    return PyLong_FromLong(++activity.suspensions);
+}
+
+PyObject *native_resume(PyObject *module, PyObject *ignored) {
+    (void)module;
+    (void)ignored;
+    if (activity.suspensions == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "resume() without suspend()");
+        return NULL;
+    }
+    frame_hook_go_on();
+    return PyLong_FromLong(--activity.suspensions);
+}
+
+PyObject *native_suspended(PyObject *module, PyObject *ignored) {
+    (void)module;
+    (void)ignored;
+    return PyBool_FromLong(activity.suspensions > 0);
+}
+
 /* PyTorch's own compiler, around a function of ours, would capture the code that we have written, and our capturing. */
 static bool is_torchs(_PyFrameEvalFunction evaluator) {
     static _PyFrameEvalFunction asked;

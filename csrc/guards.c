@@ -334,7 +334,21 @@ static int run_recorded(Node *node, PyObject *owner, PyObject *value, const Vers
     return status;
 }
 
+/* An argument of the call, of which nothing is remembered. */
+static int run_slot(Node *node, Run *run) {
+    PyObject *value = node->index < run->slot_count ? Py_XNewRef(run->slots[node->index]) : missing();
+    if (value == NULL) {
+        run->failed = node->text;
+        return -1;
+    }
+    int status = run_value(node, value, run);
+    if (node->slot >= 0) run->kept[run->kept_count++] = value;
+    else Py_DECREF(value);
+    return status;
+}
+
 int run_single_node(Node *node, PyObject *owner, Run *run) {
+    if (node->accessor == SLOT && run->recorder == NULL) return run_slot(node, run);
     PyObject *known = run->remember && run->recorder == NULL ? remembered(node, owner) : NULL;
     if (known != NULL && node->stable) return 1;
     Versions seen = {0};

@@ -94,6 +94,12 @@ extern PyTypeObject GuardTree_Type;
 int guard_tree_check(PyObject *tree, PyObject *const *slots, Py_ssize_t count);
 int guards_register(PyObject *module);
 
+/* -- frame_hook.c --------------------------------------------------------------------------------- */
+
+PyObject *native_suspend(PyObject *module, PyObject *ignored);
+PyObject *native_resume(PyObject *module, PyObject *ignored);
+PyObject *native_suspended(PyObject *module, PyObject *ignored);
+
 /* -- dispatcher.c --------------------------------------------------------------------------------- */
 
 extern PyTypeObject Dispatcher_Type;
@@ -102,9 +108,6 @@ extern PyTypeObject Continuation_Type;
 /* The value that a call gives in the end (steals `result`, which may be NULL). */
 PyObject *run_continuations(PyObject *result);
 int dispatcher_register(PyObject *module);
-PyObject *native_suspend(PyObject *module, PyObject *ignored);
-PyObject *native_resume(PyObject *module, PyObject *ignored);
-PyObject *native_suspended(PyObject *module, PyObject *ignored);
 
 /* -- straight.c ----------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* The first write to a fresh page costs a fault, in which the system clears it; for a tensor of 40 MiB that takes longer
  * than writing it does. So the memory of large results is remembered: a keeper, a tensor that nobody else sees, holds it
  * as well, and when the program has let go of it, it is the memory of the next result of as many elements and its dtype.
+ * Of the first call of a graph nothing is remembered: it may be the only one, and memory is kept for calls to come.
  *
  * Who holds memory is read where torch counts it. A record is idle only while its word of counts is what it is for memory
  * of one tensor alone: nothing else in C++ holds it, no weak reference leads to it and Python has no object of it. And

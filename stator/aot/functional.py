@@ -35,6 +35,25 @@ class Emit(Protocol):
     def __call__(self, func: Any, *args: Any, **kwargs: Any) -> fx.Node: ...
 
 
+class TracedGraph(fx.Graph):
+    """A graph in the making, which knows the handles that lead to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handles: list[Handle] = []
+
+    def close(self) -> None:
+        """The trace is over: no fake leads to the graph any more.
+
+        The graph has the fakes, and autograd's graph has some of them as leaves and as bases of views. Python's garbage
+        collector does not look into that one, so both would stay for ever.
+        """
+        for handle in self.handles:
+            handle.steps, handle.origin = (), None
+            del handle.cell, handle.node
+        self.handles.clear()
+
+
 class Cell:
     """The memory of one or more tensors: the node with its present value, and how often it was written."""
 
@@ -78,6 +97,8 @@ class Handle:
         self.version = cell.version
         #: Of a view, how often autograd had seen a write to it when it was made.
         self.born: int | None = None
+        if isinstance(node.graph, TracedGraph):
+            node.graph.handles.append(self)
 
 
 def read(handle: Handle, emit: Emit) -> fx.Node:

@@ -24,6 +24,9 @@ from stator.graphs.lineage import count_together
 #: Where the nodes of arithmetic have their operands, which may be numbers.
 _OPERANDS = ("_saved_self", "_saved_other")
 
+#: Parameters of more bytes raise if they are written to before backward, whether eager keeps them or not.
+_LARGE = 1 << 16
+
 #: The number of the nodes that add gradients to leaves: they run before all others.
 _OF_LEAVES = (1 << 64) - 1
 
@@ -98,6 +101,17 @@ def looked_at(
             if found.get(node, 0) | bits != found.get(node, 0) and _one_counter(tensor, fake):
                 found[node] = found.get(node, 0) | bits
     return found
+
+
+def is_large(tensor: torch.Tensor) -> bool:
+    """Whether it is a parameter that is not copied, although eager might not look whether it was written to."""
+    return isinstance(tensor, torch.nn.Parameter) and tensor.nbytes > _LARGE
+
+
+def only_in_regions(node: fx.Node) -> bool:
+    """Whether nothing but checkpointed parts of the program read it, which do so again in backward, as it is then."""
+    readers = [user for user in node.users if user.meta.get("phase") == "forward"]
+    return bool(readers) and all("recompute" in user.meta for user in readers)
 
 
 def _one_counter(tensor: FakeTensor, fake: FakeTensor) -> bool:

@@ -27,7 +27,7 @@ from stator.aot.aliased_inputs import Base, Member, join, relate, storage_of, vi
 from stator.aot.attributes import lifted
 from stator.aot.functional import Cell, Handle
 from stator.aot.interpreter import Interpreter
-from stator.aot.kept import Kept, fates, looked_at
+from stator.aot.kept import Kept, fates, is_large, looked_at, only_in_regions
 from stator.aot.metadata import Ints, Metadata, Output, TensorSpec, Value
 from stator.aot.outputs import Results, describe, own_memory, view_of
 from stator.aot.symbols import extent_of, origins
@@ -176,9 +176,6 @@ _REFUSED_IN_BACKWARD = (
 )
 
 
-#: Parameters of more bytes raise if they are written to before backward, whether eager keeps them or not.
-_LARGE = 1 << 16
-
 #: The function by which autograd calls the backward of a custom autograd function.
 _USERS_BACKWARD = torch.autograd.function.BackwardCFunction.apply.__code__
 
@@ -263,6 +260,12 @@ class _Tracing:
 
     def run(self) -> Joint:
         """Forward, write-backs, backward, description."""
+        try:
+            return self._run()
+        finally:
+            self.tracer.graph.close()
+
+    def _run(self) -> Joint:
         self._give_handles()
         with self.tracer:
             outputs = Interpreter(self.tracer, self.gm).run([entry.fake for entry in self.inputs])
@@ -431,9 +434,9 @@ class _Tracing:
         mine = [(entry.node, entry.fake) for _, entry in _tensors(flat) if entry.node not in shared]
         self.looked_at = looked_at(kept, [*mine, *zip(results.nodes, results.fakes, strict=True)])
         own = [results.nodes[value] for _, value in assigned]  # the caller gets what they are copied into
-        large = [entry.node for _, entry in _tensors(flat) if _is_large(entry.real)]
+        large = [entry.node for _, entry in _tensors(flat) if is_large(entry.real)]
         self.looked_at |= dict.fromkeys(large, (1 << len(numbers)) - 1)
-        again = [node for node, _ in mine if _only_in_regions(node)]
+        again = [node for node, _ in mine if only_in_regions(node)]
         self.looked_at |= dict.fromkeys([*self.tracer.constant_nodes, *own, *again], -1)
         self.fates = tuple(
             [(numbers[k], _chosen(numbers, bits)) for k, bits in enumerate(fates(kept, len(numbers))) if bits]
@@ -563,17 +566,6 @@ class _Tracing:
                 first.prepend(node)
             else:
                 first = first.next
-
-
-def _is_large(tensor: torch.Tensor) -> bool:
-    """Whether it is a parameter that is not copied, although eager might not look whether it was written to."""
-    return isinstance(tensor, torch.nn.Parameter) and tensor.nbytes > _LARGE
-
-
-def _only_in_regions(node: fx.Node) -> bool:
-    """Whether nothing but checkpointed parts of the program read it, which do so again in backward, as it is then."""
-    readers = [user for user in node.users if user.meta.get("phase") == "forward"]
-    return bool(readers) and all("recompute" in user.meta for user in readers)
 
 
 def _chosen(numbers: Sequence[int], bits: int) -> Ints:

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from stator.aot.checks import CHECKED
 from stator.aot.foreach import is_foreach, run_foreach
-from stator.aot.functional import Cell, Handle, Step, check_reach, read, relocated, write
+from stator.aot.functional import Cell, Handle, Step, TracedGraph, check_reach, read, relocated, write
 from stator.aot.fused import is_fused, run_fused
 from stator.aot.operators import functional_form
 from stator.aot.written import written_form
@@ -98,7 +98,7 @@ class Tracer(FakeMode):
 
     def __init__(self, decompositions: Mapping[Any, Any], random_operators: Mapping[Any, Any]) -> None:
         super().__init__()
-        self.graph = fx.Graph()
+        self.graph = TracedGraph()
         self.decompositions = decompositions
         self.random_operators = random_operators
         self.phase = "forward"

@@ -238,7 +238,10 @@ def without_saved_tensor_hooks(seen: Callable[[torch.Tensor], None] | None = Non
         yield
         return
     with torch.autograd.graph.saved_tensors_hooks(save, _restored):
-        yield
+        try:
+            yield
+        finally:
+            seen = None  # autograd has the hooks for as long as what was saved
 
 
 def _restored(saved: tuple[torch.Tensor, int]) -> torch.Tensor:

@@ -31,7 +31,9 @@ def doubled(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def double() -> Callable[[torch.Tensor], torch.Tensor]:
-    return stator.compile(doubled, fullgraph=True, options={"strict": True})
+    compiled = stator.compile(doubled, fullgraph=True, options={"strict": True})
+    compiled(X)  # of which nothing is remembered
+    return compiled
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +59,14 @@ def test_memory_that_was_let_go_of_is_used_again(double: Double) -> None:
     assert torch.equal(again, torch.full(SHAPE, 4.0)) and torch.equal(other, torch.full(SHAPE, 2.0))
     assert again._version == 0 and not again._is_view() and again._base is None
     assert again.untyped_storage().resizable() and again.untyped_storage().nbytes() == BYTES
+
+
+def test_of_a_first_call_nothing_is_remembered() -> None:
+    fresh = stator.compile(doubled, fullgraph=True, options={"strict": True})
+    fresh(X)
+    assert results_bytes() == 0
+    fresh(X)
+    assert results_bytes() == BYTES
 
 
 def test_memory_of_other_sizes_and_dtypes_is_not(double: Double) -> None:
@@ -139,6 +149,7 @@ def test_results_behave_as_eagers_do(double: Double) -> None:
 
 def test_under_inference_mode_and_outside(double: Double) -> None:
     with torch.inference_mode():
+        double(X)  # another graph
         made = double(X)
         address = made.data_ptr()
         assert made.is_inference()
