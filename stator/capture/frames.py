@@ -26,12 +26,15 @@ from typing import Any, NamedTuple
 import torch
 
 from stator import _native
-from stator.base import collector, isolation, log
+from stator.base import collector, faults, isolation, log
 from stator.base.errors import (
+    BuildError,
     CaptureError,
     DataDependent,
     FallbackWarning,
+    FaultWarning,
     GraphBreak,
+    InternalError,
     Location,
     StatorError,
     Undecided,
@@ -491,11 +494,23 @@ class Conversion:
                 if not sizes.symbolic or getattr(error, "surfaces", False):
                     raise
                 why = error.message if isinstance(error, StatorError) else f"{type(error).__name__}: {error}"
+                if isinstance(error, BuildError) or (isinstance(error, InternalError) and error.stage != "trace"):
+                    self.tell_fault(why)  # PyTorch's own code, which tracing runs, may refuse symbolic numbers
                 raise sizes.refusal(f"the backend refused: {why}") from error
         fixed = sizes.fixed_mark()
         if fixed is not None:
             raise fixed
         return made
+
+    def tell_fault(self, why: str) -> None:
+        """Says that stator failed with symbolic sizes, which going on with the numbers of the call would hide."""
+        place = self.first_line()
+        faults.report(faults.Fault("compile", self.fn.__qualname__, place, why))
+        text = (
+            f"{self.fn.__qualname__} is compiled for each size by itself: {why}\n  at {place}\n"
+            f"  hint: this is a fault of stator; please report it"
+        )
+        warnings.warn_explicit(FaultWarning(text), None, place.file, place.line, registry={})
 
 
 def bind_call(fn: types.FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
