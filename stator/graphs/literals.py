@@ -22,11 +22,16 @@ _KINDS = {bool: torch.bool, int: torch.int64, torch.SymInt: torch.int64, float: 
 
 
 def tensor(
-    data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+    data: Any,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    **others: Any,
 ) -> Any:
     """`torch.tensor`, and `torch.as_tensor`, which makes a new tensor of numbers too."""
     shape = _shape(data)
-    if requires_grad or pin_memory or shape is None or not is_symbolic([data]):
+    if requires_grad or pin_memory or others or shape is None or not is_symbolic([data]):
         return NotImplemented
     numbers = list(_numbers(data))
     kinds = {type(number) for number in numbers}

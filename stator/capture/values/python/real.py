@@ -330,7 +330,7 @@ EXACT.update(
         operator.pow: lambda tx, args: tx.operators.binary(tx, "**", *args),
         math.floor: _rounded(math.floor), math.ceil: _rounded(math.ceil), math.trunc: _rounded(math.trunc),
         round: _rounded(round), pow: _power,
-        **{function: _asks(function) for function in (math.isfinite, math.isnan, math.isinf)},
+        math.isfinite: _asks(math.isfinite), math.isnan: _asks(math.isnan), math.isinf: _asks(math.isinf),
     }
 )  # fmt: skip
 MEETS_FLOAT.append(operate)
