@@ -3,7 +3,8 @@
 PyTorch writes the numbers into memory while it makes the tensor, so each would be fixed, and every other value of a
 position or a rate a graph of its own. Invariant: dtype, sizes and bits are those of eager, which goes by way of
 float64 where the result is not whole. What eager may refuse (a large number for a narrow dtype, NaN for a whole one)
-is left to it. Neighbour: `composite.py` has the table.
+is left to it, and so is all where the program asks for the tensor's data (`known_literals`). Neighbours: `composite.py`
+has the table, `capture/frames.py` tries both.
 """
 
 from __future__ import annotations
@@ -42,6 +43,12 @@ def tensor(
         dtype = torch.get_default_dtype() if None in found else torch.int64
     if not dtype.is_floating_point and (dtype is not torch.int64 or kinds & {float, torch.SymFloat}):
         return NotImplemented
+    environment = next(
+        number.node.environment for number in numbers if isinstance(number, torch.SymInt | torch.SymFloat)
+    )
+    if environment.known_literals:
+        return NotImplemented
+    environment.has_literals = True
     wide = torch.float64 if dtype.is_floating_point else torch.int64
     made = [torch.scalar_tensor(number, dtype=wide, device=device) for number in numbers]
     return (torch.stack(made).view(shape) if shape else made[0]).to(dtype)

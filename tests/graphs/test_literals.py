@@ -59,3 +59,36 @@ def test_what_eager_refuses_is_refused() -> None:
         assert torch.equal(compiled(torch.zeros(2), rate), program(torch.zeros(2), rate))
     with pytest.raises(RuntimeError, match="overflow"):
         compiled(torch.zeros(2), math.nan)
+
+
+ASKING = {
+    "an item": lambda x, k: x * torch.tensor(k).item(),
+    "a position": lambda x, k: x[torch.tensor(k)] * 2,
+    "an int of a sum": lambda x, k: x * int(torch.tensor(k) + 1),
+    "a slice": lambda x, k: x[: torch.tensor(k)] * 2,
+    "a branch": lambda x, k: x * 2 if torch.tensor(k) > 2 else x,
+    "a list": lambda x, k: x * torch.tensor([k, 1]).tolist()[0],
+}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_where_the_data_are_asked_for_the_numbers_are_known(name: str) -> None:
+    program = ASKING[name]
+    compiled = stator.compile(program, fullgraph=True)
+    for number in (3, 4, 5):
+        x = torch.randn(8)
+        assert torch.equal(compiled(x, number), program(x, number))
+
+
+@pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
+def test_other_data_do_not_fix_the_numbers() -> None:
+    def program(x: torch.Tensor, k: int) -> torch.Tensor:
+        y = x * torch.tensor([k])
+        return y / y.abs().max().item()
+
+    compiled = stator.compile(program)
+    with log.collect() as recorder:
+        for number in (3, 4, 5, 6, 7):
+            x = torch.randn(8)
+            torch.testing.assert_close(compiled(x, number), program(x, number))
+    assert len(recorder.of(log.GRAPH)) <= 4
