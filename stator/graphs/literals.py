@@ -31,8 +31,7 @@ def tensor(
     **others: Any,
 ) -> Any:
     """`torch.tensor`, and `torch.as_tensor`, which makes a new tensor of numbers too."""
-    shape = _shape(data)
-    if requires_grad or pin_memory or others or shape is None or not is_symbolic([data]):
+    if requires_grad or pin_memory or others or not is_symbolic([data]) or (shape := _shape(data)) is None:
         return NotImplemented
     numbers = list(_numbers(data))
     kinds = {type(number) for number in numbers}
