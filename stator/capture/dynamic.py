@@ -238,8 +238,9 @@ class Sizes(Environment):
 
     __slots__ = ("_ints", "_strides", "floats", "graph", "history", "static")
 
-    def __init__(self, history: History | None = None, static: bool = False) -> None:
+    def __init__(self, history: History | None = None, static: bool = False, known_literals: bool = False) -> None:
         super().__init__()
+        self.known_literals = known_literals
         self.history = history or History("never")
         #: Whether everything is a number.
         self.static = static or self.history.mode == "never"

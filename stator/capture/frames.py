@@ -28,10 +28,12 @@ import torch
 from stator import _native
 from stator.base import collector, isolation, log
 from stator.base.errors import (
+    BuildError,
     CaptureError,
     DataDependent,
     FallbackWarning,
     GraphBreak,
+    InternalError,
     Location,
     StatorError,
     Undecided,
@@ -48,7 +50,7 @@ from stator.capture.graph import GraphBuilder
 from stator.capture.guards import Guard, GuardSet, state_guards
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.output_state import OutputRefused, changes, refuse_leaked
-from stator.capture.recovery import Recovery, calls_of
+from stator.capture.recovery import Recovery, calls_of, tell_fault
 from stator.capture.resume import ResumePoint, ResumePoints
 from stator.capture.rewrite import Assembler
 from stator.capture.root import RootMachine, Stopped
@@ -212,6 +214,8 @@ class Conversion:
         self.history = history or History("never")
         #: Whether all sizes are numbers.
         self.static = False
+        #: Whether numbers that tensors are made of are fixed.
+        self.known_literals = False
         self.breaks: list[Break] = []
         #: What is told about them once the entry exists: the break, whether it resumes, whether to be silent.
         self.reports: list[tuple[Break, bool, bool]] = []
@@ -229,7 +233,7 @@ class Conversion:
         """What comes of it."""
         fn = self.fn
         try:
-            attempt = self.attempt(None)
+            attempt = self.whole()
         except Escaped as error:
             expected = error.at in self.history.raised
             before = self.break_off(error, self.steps() - 1) if expected and self.resumes_before(error) else None
@@ -246,6 +250,23 @@ class Conversion:
                 return Entry(self.guards, fn.__code__, [], self.breaks)
             attempt = before
         return self.finish(attempt)
+
+    def whole(self) -> Attempt:
+        """The frame from start to end; with the numbers known that tensors are made of, if it asks for their data."""
+        try:
+            return self.attempt(None)
+        except REFUSALS:
+            if self.machine is None or not self.machine.graph.sizes.has_literals:
+                raise
+            reached = self.steps()
+        try:
+            self.known_literals = True
+            return self.attempt(None)
+        except REFUSALS:
+            if self.steps() > reached:
+                raise
+        self.known_literals = False
+        return self.attempt(None)
 
     def steps(self) -> int:
         """How many instructions of the frame have been started."""
@@ -277,7 +298,7 @@ class Conversion:
         self.release()
         with log.span("capture", function=self.fn.__qualname__):
             guards = self.guards = GuardSet(state_guards())
-            sizes = Sizes(self.history, self.static)
+            sizes = Sizes(self.history, self.static, self.known_literals)
             try:
                 self.machine = machine = self.start(guards, stop_at, sizes)
                 assembler = self.execute(machine)
@@ -491,6 +512,11 @@ class Conversion:
                 if not sizes.symbolic or getattr(error, "surfaces", False):
                     raise
                 why = error.message if isinstance(error, StatorError) else f"{type(error).__name__}: {error}"
+                # Tracing runs PyTorch's own code, which may refuse symbolic numbers.
+                if isinstance(error, BuildError | InternalError) and getattr(error, "stage", "") != "trace":
+                    tell_fault(
+                        self.fn.__qualname__, self.first_line(), why
+                    )  # PyTorch's own code, which tracing runs, may refuse symbolic numbers
                 raise sizes.refusal(f"the backend refused: {why}") from error
         fixed = sizes.fixed_mark()
         if fixed is not None:

@@ -124,6 +124,16 @@ class Recovery:
         warnings.warn_explicit(FaultWarning(text), None, self.location.file, self.location.line, registry={})
 
 
+def tell_fault(function: str, place: Location, why: str) -> None:
+    """Says that stator failed with symbolic sizes, which going on with the numbers of the call would hide."""
+    faults.report(faults.Fault("compile", function, place, why))
+    text = (
+        f"{function} is compiled for each size by itself: {why}\n  at {place}\n"
+        f"  hint: this is a fault of stator; please report it"
+    )
+    warnings.warn_explicit(FaultWarning(text), None, place.file, place.line, registry={})
+
+
 class Uncompiled:
     """In the place of a `Recovery`, for a call that could not be compiled."""
 

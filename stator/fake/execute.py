@@ -76,6 +76,7 @@ class OperatorFacts:
 _TENSOR = torch._C.TensorType.get()
 #: The dtypes of tensors that stand for numbers.
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+_QUANTIZED = {torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4}
 _RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.source_Storage}
 #: Operators that take tensors of the host beside others: copies, positions, lengths, seeds, lists of separate tensors.
 _MIXING = frozenset(
@@ -102,6 +103,8 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _has_float(args) or (kwargs and _has_float(kwargs.values())):
         return _for_any_float(func, args, kwargs)
     plan = plan_of(func)
+    if kwargs:
+        _check_kind(func, kwargs.values())
     if not plan.mixes:
         _check_devices((*args, *kwargs.values()) if kwargs else args)
     if plan.written is not None:
@@ -122,6 +125,17 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if _may_be_constant(plan, args) and not operator_effects(func):
         _carry_constant(func, args, kwargs, out)
     return out
+
+
+def _check_kind(func: Any, values: Iterable[Any]) -> None:
+    """Refuse results that no fake stands for: sparse and other layouts, and quantized numbers.
+
+    Shape functions leave them out, or give plain tensors.
+    """
+    for value in values:
+        kind = type(value)
+        if (kind is torch.layout and value is not torch.strided) or (kind is torch.dtype and value in _QUANTIZED):
+            raise Unsupported(func, f"its result is {value}")
 
 
 def _check_dims(func: Any, positions: list[int], args: tuple[Any, ...]) -> None:
@@ -402,6 +416,7 @@ def unfake(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[s
 
 def run_on_meta(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The fakes of an operator's results by PyTorch's meta kernel."""
+    _check_kind(func, args)
     try:
         out, device = unfake(func, plan, args, kwargs)
     except NotImplementedError as error:
@@ -416,6 +431,8 @@ def run_on_meta(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: d
         out, device = unfake(func, plan, tuple([specialised(arg) for arg in args]), fixed)
     if plan.view:
         return _wrap_views(out, device, _first_fake(args))
+    if isinstance(out, torch.Tensor):
+        _check_kind(func, (out.layout,))
     return _wrap_all(out, device)
 
 

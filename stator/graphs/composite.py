@@ -20,8 +20,9 @@ from torch.nn import functional as F
 
 from stator.fake.execute import any_symbolic
 from stator.fake.tensor import FakeTensor
+from stator.graphs import literals
 from stator.graphs.formulas import as_eager_chooses
-from stator.graphs.recurrent import lstm
+from stator.graphs.recurrent import lstm, packed
 
 
 def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -166,12 +167,14 @@ def _max_pool1d(function: Any, *args: Any, **named: Any) -> Any:
 
 #: Functions whose gradient has, by PyTorch's formula, steps whose sizes depend on data: others with the same values.
 #: And the entry to the engine, which on its way imports SymPy to compare shapes that have been compared; and LSTMs
-#: and pooled rows, which PyTorch takes apart where it sees a mode.
+#: and pooled rows, which PyTorch takes apart where it sees a mode; and tensors made of numbers, which it fixes.
 _OTHERS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.index_fill, torch.Tensor.index_fill), partial(_filled, False)),
     torch.Tensor.index_fill_: partial(_filled, True),
     torch.autograd.grad: gradients,
     torch.lstm: lstm,
+    **dict.fromkeys((torch.tensor, torch.as_tensor, torch.asarray), literals.tensor),
+    torch.Tensor.new_tensor: literals.tensor_like,
     **{function: partial(_max_pool1d, function) for function in (torch.max_pool1d, F.max_pool1d)},
 }
 
@@ -223,4 +226,5 @@ _FORMS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__rmatmul__: lambda a, b: _matmul(b, a),
     **dict.fromkeys((F.linear, torch.ops.aten.linear.default), _linear),
     torch.linspace: _linspace,
+    **{getattr(torch, name): partial(packed, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
 }

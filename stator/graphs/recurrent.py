@@ -2,8 +2,8 @@
 
 PyTorch runs an LSTM on the CPU by oneDNN, one call for all time steps, and takes it apart into products and
 activations of every step where sizes are symbolic. Here it is the same calls, in the same order, whatever the sizes
-are; so the number of steps may be symbolic too. Everything else (double precision, packed sequences, projections, GRU
-and plain cells) is PyTorch's own composition, in eager as well.
+are; so the number of steps may be symbolic too. Everything else (double precision, projections, GRU and plain cells) is
+PyTorch's own composition, in eager as well, which reads the lengths of packed sequences.
 Neighbours: `composite.py` has the table; `rules_layers.py` has the shapes of the kernel.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stator.base.errors import DataDependent
 from stator.fake.tensor import FakeTensor
 
 aten = torch.ops.aten
@@ -52,6 +53,17 @@ def lstm(x: Any, *args: Any, **kwargs: Any) -> Any:
         if dropout and train and layer < layers - 1:
             value = torch.dropout(value, dropout, train=True)
     return value.transpose(0, 1) if batch_first else value, torch.stack(last), torch.stack(cells)
+
+
+def packed(name: str, *args: Any, **kwargs: Any) -> Any:
+    """`torch.lstm`, `torch.gru` and the plain cells for packed sequences, whose steps are as long as a tensor says.
+
+    PyTorch reads that tensor's memory directly. Of a fake of known sizes it finds that there is none, and raises; of
+    symbolic sizes it reads all the same.
+    """
+    if "batch_sizes" in kwargs or (len(args) > 3 and isinstance(args[3], Sequence)):
+        raise DataDependent(name)
+    return NotImplemented
 
 
 def _with_biases(weights: Sequence[Tensor]) -> Sequence[Tensor]:

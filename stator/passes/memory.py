@@ -7,10 +7,14 @@ Neighbours: `noop.py`, `views.py` and `equal.py` ask it.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import fx
 
+from stator.fake.symbolic import extents
 from stator.graphs.calls import root
+from stator.sizes import Extent
 
 COPY_IN_PLACE = torch.ops.aten.copy_.default
 
@@ -35,7 +39,10 @@ class Escapes:
         memory = root(source)
         if memory in self.written and any(user.target is COPY_IN_PLACE for user in copy.users):
             return False  # the write-backs run one after the other: a later one would read what an earlier one wrote
-        return root(copy) not in self.roots or (memory.op != "placeholder" and memory not in self.roots)
+        if root(copy) not in self.roots:
+            return True
+        # A caller that has copied a part lets go of the rest.
+        return memory.op != "placeholder" and memory not in self.roots and _elements(memory) == _elements(root(copy))
 
     def replace(self, copy: fx.Node, source: fx.Node) -> None:
         """Put `source` in the place of `copy`, which leaves the graph, and keep the facts true."""
@@ -45,3 +52,8 @@ class Escapes:
         if root(copy) in self.roots:
             self.roots.add(root(source))
         copy.graph.erase_node(copy)
+
+
+def _elements(node: fx.Node) -> Extent:
+    """How many elements the node's value has."""
+    return math.prod(extents(node.meta["val"].shape))

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from stator.base import artifacts, log, processor, temporary
 from stator.base.errors import BuildError, CompilerMissing
@@ -66,6 +67,11 @@ class Cpp:
     def kept(self, source: str) -> str:
         """Where a source that does not compile was left for a person to look at."""
         return str(artifacts.for_failure(self.options, "build").write("kernels", source, "cpp"))
+
+
+#: What gcc says when it fails in itself, and the level of optimization to try then.
+_CRASHED: Final = "internal compiler error"
+_OTHER_LEVEL: Final = {"-O1": "-O2", "-O2": "-O1"}
 
 
 class Compilation:
@@ -140,17 +146,26 @@ class Compilation:
         text = target.with_suffix(".cpp")
         text.write_text(source, encoding="utf-8")
         command = [_program(self._cpp.compiler), *flags, text.name, "-lm", "-o", str(target)]
+        self._run(key, source, target, command)
+
+    def _run(self, key: str, source: str, target: Path, command: list[str]) -> None:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._folder
         )
         assert process.stdout is not None
-        self._running.register(process.stdout, selectors.EVENT_READ, (key, process, source, target))
+        self._running.register(process.stdout, selectors.EVENT_READ, (key, process, source, target, command))
 
-    def _end(self, key: str, process: subprocess.Popen[bytes], source: str, target: Path) -> None:
-        """What a process gave, which closes what it says as it ends."""
+    def _end(self, key: str, process: subprocess.Popen[bytes], source: str, target: Path, command: list[str]) -> None:
+        """What a process gave, which closes what it says as it ends.
+
+        A compiler that crashes takes the same text at another level of optimization, mostly, and is asked once more.
+        """
         output = process.communicate()[0].decode(errors="replace")
         if not process.returncode:
             self._cpp.store.put(key, target.read_bytes())
+        elif _CRASHED in output and command[-1] not in _OTHER_LEVEL.values():
+            level = next((flag for flag in reversed(command) if flag in _OTHER_LEVEL), "-O1")
+            self._run(key, source, target, [*command, _OTHER_LEVEL[level]])
         elif self._failure is None:
             self._failure = BuildError(self._cpp.kept(source), process.returncode, output)
 

@@ -37,7 +37,7 @@ class Environment:
 
     __slots__ = (
         "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_numbers", "_open", "_same", "_shared",
-        "_simple", "conditions", "locate", "marked", "places",
+        "_simple", "conditions", "has_literals", "known_literals", "locate", "marked", "places",
     )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
@@ -49,6 +49,8 @@ class Environment:
         self.conditions: list[Recorded] = []
         #: Symbols that the user asked for: they must not be fixed.
         self.marked: set[Symbol] = set()
+        #: Whether tensors have been made of symbolic numbers, and whether such numbers are to be fixed instead.
+        self.has_literals = self.known_literals = False
         # Symbols by hint, for sizes that nobody marked.
         self._shared: dict[int, Symbol] = {}
         # What symbols are known to be now: a narrower symbol, a multiple of one, another extent.

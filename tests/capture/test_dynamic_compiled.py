@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import stator
-from stator.base import log
-from stator.base.errors import MarkedSizeFixed
+from stator.base import faults, log
+from stator.base.errors import FaultWarning, InternalError, MarkedSizeFixed
 from stator.capture.entry import versions_of
 from tests.capture.changing_sizes import rand, same
 from tests.capture.test_dynamic import PROGRAMS
@@ -207,3 +207,21 @@ def test_a_mark_that_an_operator_cannot_keep_is_an_error() -> None:
 
     with pytest.raises(MarkedSizeFixed):
         stator.compile(f, fullgraph=True)(marked(2, 3, 8, 9))
+
+
+@pytest.mark.faults
+def test_a_fault_with_symbolic_sizes_is_told() -> None:
+    """The numbers of the call at hand are compiled then, and results could not show it."""
+
+    def failing(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        if any(isinstance(value, torch.SymInt) for value in inputs):
+            raise InternalError("schedule", "nothing fits")
+        return gm.forward
+
+    failing.dynamic = True  # type: ignore[attr-defined]
+    compiled = stator.compile(lambda x, k: x * k, backend=failing)
+    before = faults.total()
+    assert compiled(torch.ones(2), 3)[0] == 3
+    with pytest.warns(FaultWarning, match="nothing fits"):
+        assert compiled(torch.ones(2), 4)[0] == 4
+    assert faults.total() == before + 1

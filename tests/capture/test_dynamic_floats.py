@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import stator
+from stator.base import log
 from stator.base.errors import FallbackWarning
 from stator.capture.entry import versions_of
 from tests.capture.changing_sizes import Calls, Counting, rand
@@ -345,3 +347,43 @@ def test_a_learning_rate(optimizer: type[torch.optim.Optimizer], settings: dict[
         for left, right in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(left, right)
     assert len(versions_of(step)) == 2
+
+
+QUESTIONS = {
+    "finite": lambda x, r: x * r if math.isfinite(r) else x,
+    "not a number": lambda x, r: x if math.isnan(r) or math.isinf(r) else x * r,
+    "nothing": lambda x, r: x * r if r != None else x,  # noqa: E711
+    "a text": lambda x, r: x if r == "auto" else x * r,
+    "a pair": lambda x, r: x if r == (1, 2) else x * r,
+    "an attribute": lambda x, r: x if hasattr(r, "_fields") else x * r,
+    "a method": lambda x, r: x * r if hasattr(r, "__float__") else x,
+    "a default": lambda x, r: x * getattr(r, "rate", r),
+    "of a pair": lambda x, r: x if hasattr((r, 1), "_fields") else x * r,
+    "a record": lambda x, r: x * dataclasses.asdict(Rate(r))["rate"],
+    "records": lambda x, r: x * dataclasses.astuple(Rate((r, [r])))[0][1][0],
+}
+
+
+@dataclasses.dataclass
+class Rate:
+    rate: Any
+
+
+@pytest.mark.parametrize("kind", [int, float])
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_questions_that_need_no_number(name: str, kind: type) -> None:
+    program = QUESTIONS[name]
+    compiled = stator.compile(program, fullgraph=True)
+    with log.collect() as recorder:
+        for number in (3, 4, 5, 6, 7):
+            x, value = torch.randn(3), number if kind is int else number / 8
+            assert torch.equal(compiled(x, value), program(x, value))
+    assert len(recorder.of(log.GRAPH)) == 2
+
+
+@pytest.mark.parametrize("function", [math.isfinite, math.isnan, math.isinf])
+def test_what_is_no_number_is_told_apart(function: Any) -> None:
+    program = lambda x, r: x + 1 if function(r) else x - 1  # noqa: E731
+    compiled = stator.compile(program)
+    for value in (0.5, 0.25, math.nan, 1.5, math.inf, -math.inf, 2.5, 3, 0.0, math.nan):
+        assert torch.equal(compiled(torch.zeros(2), value), program(torch.zeros(2), value))

@@ -84,3 +84,52 @@ def test_never_where_nothing_is_to_be_symbolic() -> None:
     compiled = stator.compile(attend, backend="eager", fullgraph=True, dynamic=False, options={"recompile_limit": 20})
     same(run(compiled, 7, 4), run(attend, 7, 4))
     assert len(versions_of(compiled)) == 5
+
+
+class MeasuredCache:
+    """Keys that grow, and say how long they are."""
+
+    def __init__(self) -> None:
+        self.keys: list[torch.Tensor] = []
+
+    def __len__(self) -> int:
+        return self.keys[0].shape[-2] if self.keys else 0
+
+    def put(self, layer: int, keys: torch.Tensor) -> torch.Tensor:
+        if len(self.keys) <= layer:
+            self.keys.append(keys)
+        else:
+            self.keys[layer] = torch.cat([self.keys[layer], keys], -2)
+        return self.keys[layer]
+
+
+def test_the_length_of_an_object_is_a_size() -> None:
+    def step(x: torch.Tensor, cache: MeasuredCache) -> torch.Tensor:
+        before = len(cache)
+        for layer in range(2):
+            keys = cache.put(layer, x * 2)
+            mask = torch.ones(x.shape[-2], keys.shape[-2], dtype=torch.bool).tril(before)
+            x = torch.nn.functional.scaled_dot_product_attention(x, keys, keys, attn_mask=mask)
+        return x * len(cache) / max(1, before)
+
+    compiled, ours, theirs = stator.compile(step, fullgraph=True), MeasuredCache(), MeasuredCache()
+    with torch.inference_mode():
+        for number in range(9):
+            x = torch.randn(1, 2, 1 if number else 5, 4)
+            torch.testing.assert_close(compiled(x, ours), step(x, theirs))
+    assert len(versions_of(compiled)) <= 3
+
+
+def test_a_length_below_zero_is_an_error() -> None:
+    class Short:
+        def __init__(self, x: torch.Tensor) -> None:
+            self.x = x
+
+        def __len__(self) -> int:
+            return self.x.shape[0] - 4
+
+    compiled = stator.compile(lambda x, short: x * len(short))
+    for rows in (5, 6, 7, 4):
+        assert torch.equal(compiled(torch.ones(2), Short(torch.ones(rows))), torch.full((2,), rows - 4.0))
+    with pytest.raises(ValueError, match=">= 0"):
+        compiled(torch.ones(2), Short(torch.ones(3)))

@@ -90,7 +90,6 @@ NOT_PARTS = {
     "CellValue.owner": "the way back",
     "FunctionValue.annotations": "nothing reads them in a compiled function",
     "DictIterator.expected": "what the owner held, which is its part",
-    "DequeIterator.expected": "what the owner held, which is its part",
     "SetIterator.items": "what the owner held, which is its part",
     "SetValue.before": "what the real set holds",
     "Switch.before": "what the real switch is set to",

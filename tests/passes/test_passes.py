@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import fx
 
+import stator
 from stator.aot.partition import partition
 from stator.aot.trace import trace
 from stator.base.dtypes import ITEMSIZE, TORCH
@@ -181,6 +182,23 @@ def test_copies_that_do_something_stay():
     b(aten.copy_.default, y, plain)
     calls = "clone permute clone exp clone _to_copy _to_copy constant_pad_nd clone copy_ copy_"
     b.check([RemoveNoOps()], [packed, fresh, second, narrow, moved], calls)
+
+
+@pytest.mark.parametrize("view", [lambda y: y[-1], lambda y: y[2:4], lambda y: y.t()[:2], lambda y: y.view(-1)[:8]])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_copy_of_a_part_that_leaves_holds_that_part_alone(view, dynamic):
+    compiled = stator.compile(lambda x: (view(x.sin()).clone(), view(x.cos()) * 1), fullgraph=True, dynamic=dynamic)
+    x = torch.randn(8, 4)
+    for found, expected in zip(compiled(x), (view(x.sin()).clone(), view(x.cos()) * 1), strict=True):
+        torch.testing.assert_close(found, expected)
+        assert found.stride() == expected.stride() and found.storage_offset() == expected.storage_offset()
+        assert found.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+
+
+def test_a_copy_of_all_that_leaves_is_none():
+    b = Build(torch.randn(3, 4))
+    y = b(aten.sin.default, b.x[0])
+    b.check([RemoveNoOps()], [b(aten.clone.default, b(aten.permute.default, y, [1, 0]))], "sin permute")
 
 
 def test_views_compose():

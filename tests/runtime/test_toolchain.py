@@ -87,6 +87,24 @@ def test_errors_name_the_compiler_and_the_source(tmp_path: Path) -> None:
     kept.unlink()
 
 
+def test_a_compiler_that_crashes_is_asked_once_more(tmp_path: Path) -> None:
+    crashing = tmp_path / "crashing"
+    crashing.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = --version ] || echo "$@" >> {tmp_path}/calls\n'
+        'case "$*" in *-O2*) exec g++ "$@";; --version) exit;; esac\n'
+        'echo "k.cpp:1:1: internal compiler error: Segmentation fault"; exit 1\n'
+    )
+    crashing.chmod(0o755)
+    path = Cpp(options(tmp_path, str(crashing))).build(SOURCE.format(3), FLAGS)
+    assert path.read_bytes().startswith(b"\x7fELF")
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
+    crashing.write_text(crashing.read_text().replace("-O2", "-O7"))
+    with pytest.raises(BuildError, match="internal compiler error") as caught:
+        Cpp(options(tmp_path, str(crashing))).build(SOURCE.format(4), FLAGS)
+    Path(str(caught.value).split("building ")[1].split(" failed")[0]).unlink()
+
+
 def test_artifacts_are_bytes() -> None:
     plan = ir.Plan("g", "cpu", ("k0", "k1"), (), (ir.Launch("k0", ()),), ())
     made = GraphArtifact(plan, (Unit("int x;", ("k0", "k1"), FLAGS),))

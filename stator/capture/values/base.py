@@ -57,10 +57,10 @@ class Object(Value):
     def get_attr(self, tx: Machine, name: str) -> Value:
         if name == "__class__":
             return fresh(self.python_type())
+        if look_up(tx, self.python_type(), name) is MISSING:  # there are models of special methods for all objects
+            tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
         if find_method(self, name) is not None:
             return MethodValue(self, name)
-        if look_up(tx, self.python_type(), name) is MISSING:
-            tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
         raise self.refuse(f"reading attribute {name!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
@@ -94,6 +94,8 @@ class Builtin(Object):
         raw = static_attribute(self.python_type(), name)
         if isinstance(raw, METHODS):
             return MethodValue(self, name)
+        if raw is MISSING and self.python_type().__module__ == "builtins":  # whatever is inside
+            tx.raise_exception(AttributeError, f"{self.python_type().__name__!r} object has no attribute {name!r}")
         if isinstance(raw, types.ClassMethodDescriptorType | types.BuiltinFunctionType | staticmethod | classmethod):
             return fresh(getattr(self.python_type(), name))
         return mirror.apply(tx, getattr, (self, fresh(name)))

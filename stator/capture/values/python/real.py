@@ -20,7 +20,7 @@ from stator.capture.fields import value_class
 from stator.capture.source import SizeSource, StrideSource
 from stator.capture.value import Value
 from stator.capture.values.fold import fold
-from stator.capture.values.python.symbolic import EXACT, MEETS_FLOAT, extent_of
+from stator.capture.values.python.symbolic import EXACT, MEETS_FLOAT, check_attribute, extent_of, unequal
 from stator.capture.values.registry import fresh, makes
 from stator.fake.symbolic import symfloat
 from stator.sizes import Condition, Size, Symbol, real
@@ -91,10 +91,11 @@ class SymbolicFloat(Value):
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
         right = number_of(other)
         if right is None:
-            return on_numbers(tx, op, self, other)
+            return unequal(op, other) or on_numbers(tx, op, self, other)
         return fresh(compare(tx, self.sizes, op, self.number, right, "the program compares it"))
 
     def get_attr(self, tx: Machine, name: str) -> Value:
+        check_attribute(tx, float, name)
         return self if name == "real" else fresh(self.constant()).get_attr(tx, name)
 
     # -- outside of the capture --------------------------------------------------------------------------
@@ -276,6 +277,30 @@ def _rounded(function: Callable[[float], int]) -> Callable[[Machine, Sequence[Va
     return call
 
 
+def _asks(function: Callable[[float], bool]) -> Callable[[Machine, Sequence[Value]], Value]:
+    """A question about what kind of float it is (`isfinite`), which a guard asks again; ints are finite."""
+
+    def call(tx: Machine, args: Sequence[Value]) -> Value:
+        number = number_of(args[0]) if len(args) == 1 else None
+        if isinstance(number, Size):
+            return fresh(function(0))
+        if isinstance(number, Real):
+            answers = Asked(functools.partial(_answers, function, number), function.__name__, number)
+            found = answers.guarded(tx, tx.graph.sizes)
+            if found is not None:
+                return fresh(found)
+        return fold(tx, function, args)
+
+    return call
+
+
+def _answers(function: Callable[[float], bool], number: Number, values: dict[Symbol, int]) -> bool:
+    try:
+        return function(real.value(number, values))
+    except (ArithmeticError, ValueError):
+        return False  # which another guard sees
+
+
 def _whole(function: Callable[[float], int], number: float) -> int | None:
     return function(number) if math.isfinite(number) else None
 
@@ -305,6 +330,7 @@ EXACT.update(
         operator.pow: lambda tx, args: tx.operators.binary(tx, "**", *args),
         math.floor: _rounded(math.floor), math.ceil: _rounded(math.ceil), math.trunc: _rounded(math.trunc),
         round: _rounded(round), pow: _power,
+        math.isfinite: _asks(math.isfinite), math.isnan: _asks(math.isnan), math.isinf: _asks(math.isinf),
     }
 )  # fmt: skip
 MEETS_FLOAT.append(operate)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -92,7 +93,7 @@ class SymbolicValue(Value):
         if right is None:
             limit = limit_of(op, other)
             if limit is None:
-                return self._on_numbers(tx, op, self, other)
+                return unequal(op, other) or self._on_numbers(tx, op, self, other)
             op, right = limit
         match op:
             case ">":
@@ -108,6 +109,7 @@ class SymbolicValue(Value):
             return self
         if name in ("imag", "denominator"):
             return fresh(int(name == "denominator"))
+        check_attribute(tx, int, name)
         return fresh(self.constant()).get_attr(tx, name)
 
     def _operate(self, tx: Machine, op: str, left: Value, right: Value) -> Value | None:
@@ -184,6 +186,23 @@ def extent_of(value: Value) -> Extent | None:
         return None
     constant = value.constant()
     return int(constant) if isinstance(constant, int) else None
+
+
+def check_attribute(tx: Machine, cls: type, name: str) -> None:
+    """Raises where no number of the type has the attribute, whichever it is."""
+    if not hasattr(cls, name):
+        tx.raise_exception(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+
+
+#: Types whose objects equal no number, and do not compare otherwise.
+NO_NUMBERS = {NoneType, EllipsisType, str, bytes, tuple, list, dict, set, frozenset, range, slice}
+
+
+def unequal(op: str, other: Value) -> Value | None:
+    """What `==` and `!=` say of a number and an object that is none; None where that needs the number."""
+    if op in ("==", "!=") and other.python_type() in NO_NUMBERS:
+        return fresh(op == "!=")
+    return None
 
 
 def limit_of(op: str, other: Value) -> tuple[str, int] | None:

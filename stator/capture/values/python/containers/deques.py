@@ -6,6 +6,7 @@ Neighbours: `sequence.py` (lists), `storages.py` (subclasses).
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.fields import value_class
@@ -13,6 +14,7 @@ from stator.capture.source import AttrSource
 from stator.capture.values import mirror, watch
 from stator.capture.values.base import Builtin
 from stator.capture.values.python import operators
+from stator.capture.values.python.constant import NONE
 from stator.capture.values.python.containers.lists import ListIterator, ListValue, fill_returned
 from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.registry import builds, fresh, makes
@@ -31,6 +33,8 @@ class DequeValue(ListValue):
     kind = "a deque"
 
     limit: int | None = None
+    #: How often something was put in or taken out, which may leave equal contents.
+    state: int = field(init=False, default=0)
 
     def python_type(self) -> type:
         return deque
@@ -57,16 +61,50 @@ class DequeValue(ListValue):
         return None
 
     def iterate(self, tx: Machine) -> Value:
-        return DequeIterator(self, list(self.values(tx)))
+        self.values(tx)
+        return DequeIterator(self, self.state)
 
-    def m_append(self, tx: Machine, item: Value, /) -> Value | None:
-        return super().m_append(tx, item) if self.limit is None else None
+    def values(self, tx: Machine) -> list[Value]:
+        unread = self.items is None
+        items = super().values(tx)
+        if unread:
+            self.bound(items)
+        return items
+
+    def length(self, tx: Machine) -> int:
+        found = super().length(tx)
+        return found if self.limit is None else min(found, self.limit)
+
+    def grow(self, tx: Machine, more: list[Value]) -> None:
+        super().grow(tx, more)
+        self.state += len(more)
+        self.bound(self.added if self.items is None else self.items)
+
+    def bound(self, items: list[Value]) -> None:
+        """Drops what is too many from the front."""
+        if self.limit is not None and len(items) > self.limit:
+            del items[: len(items) - self.limit]
+
+    def m_pop(self, tx: Machine, /) -> Value | None:
+        return self.taken(tx, -1)
 
     def m_popleft(self, tx: Machine, /) -> Value | None:
-        return self.changed(tx).pop(0) if self.length(tx) else None
+        return self.taken(tx, 0)
 
-    def m_extend(self, tx: Machine, other: Value, /) -> Value | None:
-        return super().m_extend(tx, other) if self.limit is None else None
+    def taken(self, tx: Machine, index: int) -> Value | None:
+        """The item, taken out; None where there is none."""
+        if not self.length(tx):
+            return None
+        self.state += 1
+        return self.changed(tx).pop(index)
+
+    def m_clear(self, tx: Machine, /) -> Value:
+        self.state += self.length(tx)
+        return super().m_clear(tx)
+
+    def m_reverse(self, tx: Machine, /) -> Value:
+        self.changed(tx).reverse()
+        return NONE
 
     def m_copy(self, tx: Machine, /) -> Value:
         return DequeValue(list(self.values(tx)), limit=self.limit)
@@ -75,7 +113,9 @@ class DequeValue(ListValue):
         if obj.maxlen != self.limit and self.source is not None:
             raise self.refuse("changing its maxlen")
         self.limit = obj.maxlen
+        before = list(self.values(seen.tx))
         super().take_back(seen, obj)
+        self.state += not mirror.same_values(self.values(seen.tx), before)
 
     def get_attr(self, tx: Machine, name: str) -> Value:
         return fresh(self.limit) if name == "maxlen" else super().get_attr(tx, name)
@@ -86,20 +126,28 @@ class DequeValue(ListValue):
 
 @value_class
 class DequeIterator(ListIterator):
-    """`iter(deque)`: a change of the deque is an error."""
+    """`iter(deque)`: putting something in or taking something out of the deque is an error."""
 
-    #: The items when the iteration began.
-    expected: list[Value]
+    #: That of the deque when the iteration began.
+    state: int
 
     def python_type(self) -> type:
         return type(iter(deque()))
 
+    def is_stale(self) -> bool:
+        """Whether the deque has changed since."""
+        assert isinstance(self.owner, DequeValue)
+        return self.owner.state != self.state
+
     def next_item(self, tx: Machine) -> Value | None:
-        if not self.done and not mirror.same_values(self.owner.values(tx), self.expected):
-            if len(self.expected) == self.index:
-                raise self.refuse("a deque that has changed at its end")
+        if self.is_stale():
             tx.raise_exception(RuntimeError, "deque mutated during iteration")
         return super().next_item(tx)
+
+    def reconstruct(self, out: Assembler) -> None:
+        if self.is_stale():
+            raise self.refuse("iterating over a deque that has changed")
+        super().reconstruct(out)
 
 
 @builds(deque, exact=True)

@@ -145,6 +145,8 @@ def call_hasattr(tx: Machine, value: Value, attribute: Value, /) -> Value | None
     name = attribute_name(attribute)
     if name is None:
         return None
+    if value.is_symbolic() and value.python_type() in (int, float):
+        return boolean(hasattr(value.python_type(), name))
     try:
         value.get_attr(tx, name)
     except Raised as raised:

@@ -97,7 +97,7 @@ class ClassValue(PinnedValue):
                 return hook.call(tx, (fresh(name),), {})
             tx.raise_exception(AttributeError, f"type object {cls.__name__!r} has no attribute {name!r}")
         if isinstance(cls, enum.EnumMeta) and not callable(raw):
-            return wrap(tx, getattr(cls, name), AttrSource(ConstSource(cls), name))
+            return wrap(tx, run(tx, getattr, (cls, name)), AttrSource(ConstSource(cls), name))
         return bind(tx, raw, ClassAttrSource(ConstSource(cls), name), None, cls)
 
     def _meta_attribute(self, tx: Machine, name: str, meta: Any) -> Value:

@@ -312,10 +312,22 @@ class UserObjectValue(Object):
         return result.truth(tx)
 
     def length(self, tx: Machine) -> int:
+        return int(self._length(tx).constant())
+
+    def _length(self, tx: Machine) -> Value:
+        """What `len(obj)` gives: a size of a tensor, maybe, which changes from call to call."""
         result = self._required(tx, "__len__")
-        if not is_size(result):
-            result = answering(tx, len, self, "__len__", result)
-        return int(result.constant())
+        if result.is_symbolic() and result.python_type() is int:
+            if operators.compare(tx, ">=", result, fresh(0)).truth(tx):
+                return result
+        elif is_size(result):
+            return result
+        return answering(tx, len, self, "__len__", result)
+
+    def by_builtin(self, tx: Machine, function: Any, /, *args: Value, **kwargs: Value) -> Value | None:
+        if function is len and not args and not kwargs:
+            return self._length(tx)
+        return super().by_builtin(tx, function, *args, **kwargs)
 
     def iterate(self, tx: Machine) -> Value:
         if look_up(tx, self.cls, "__iter__") is MISSING and look_up(tx, self.cls, "__getitem__") is not MISSING:
