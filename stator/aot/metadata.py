@@ -128,7 +128,8 @@ class Memory:
 
     `forward` and `backward` are the most at once while the one or the other runs, `peak` the larger of the two; the
     `arena` of intermediates is part of both, and `saved` is what is kept in between. With symbolic sizes, for the sizes
-    of the call that was compiled. Results of the prologue are `kept` between calls, beside all of that.
+    of the call that was compiled. Results of the prologue are `kept` between calls, beside all of that. What operators
+    of libraries take for themselves while they run is not known, and not in it.
     """
 
     peak: int = 0
