@@ -30,7 +30,7 @@ MODELS = ("gpt2", "bert", "resnet50")
 #: Who compiles kernels, the one that is measured first.
 ROUTES = ("stator", "triton")
 #: Names of kernels that stator writes.
-WRITTEN = re.compile(r"(?:.*_)?k\d+$")
+WRITTEN = re.compile(r"\w+_[0-9a-f]{6}$")
 #: Steps before anything is timed, and those that a profile has.
 SETTLED, PROFILED = 4, 3
 
