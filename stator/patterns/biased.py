@@ -12,6 +12,7 @@ Neighbours: `masks.py`, `rewrite.py`; `lowering` leaves the call as it is.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -34,8 +35,8 @@ _KEYS, _WIDTH, _WIDEST, _ALIGNMENT = 64, 64, 128, 16
 def choose(gm: fx.GraphModule, recorded: bool = False) -> fx.GraphModule:
     """The graph with such calls as calls of that kernel; the same object where there are none.
 
-    `recorded`: calls are kept by the device. The kernel gives a seed in the host's memory, so a recording is cut at it,
-    which takes the host longer than products take the device.
+    `recorded`: calls are kept by the device. Dropout and gradients read a seed in the host's memory, so a recording is
+    cut there, which takes the host longer than products take the device.
     """
     wanted = {node for node in gm.graph.nodes if _is_taken(node, recorded)}
     if not wanted or not torch._C._get_mem_efficient_sdp_enabled():
@@ -63,10 +64,20 @@ def _is_taken(node: fx.Node, recorded: bool) -> bool:
     result = tensor(node)
     if result is None or min(sizes) <= 0 or q.shape[3] % 8 or v.shape[3] % 8:
         return False
-    if _lies_apart(bias) and not recorded and not torch.are_deterministic_algorithms_enabled():
+    cut = recorded and (_trains(values) or _dropout(node) > 0)
+    if _lies_apart(bias) and not cut and not torch.are_deterministic_algorithms_enabled():
         return max(q.shape[3], v.shape[3]) <= _WIDEST and (_heads_inside(result) or result.is_contiguous())
     few = max(*q.shape[2:], *k.shape[2:]) <= max(_KEYS, _WIDTH) and max(q.shape[3], v.shape[3]) <= _WIDTH
     return few and _heads_inside(result)
+
+
+def _trains(values: Sequence[torch.Tensor | None]) -> bool:
+    """Whether a gradient of one of these is wanted."""
+    return torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in values)
+
+
+def _dropout(node: fx.Node) -> float:
+    return float(argument(node, "dropout_p") or 0.0)
 
 
 def _lies_apart(bias: torch.Tensor) -> bool:
@@ -103,10 +114,8 @@ def _called(graph: fx.Graph, node: fx.Node, nodes: dict[fx.Node, fx.Node]) -> fx
         mask = call("call_function", F.pad, mask, (0, -length % _ALIGNMENT))
         mask = call("call_function", operator.getitem, mask, (Ellipsis, slice(0, length)))
     mask = call("call_method", "expand", mask, *q.shape[:3], length)
-    trains = torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in values)
-    dropout = float(argument(node, "dropout_p") or 0.0)
     scale = node.kwargs.get("scale")
-    made = call("call_function", KERNEL, query, key, value, mask, trains, dropout, False, scale=scale)
+    made = call("call_function", KERNEL, query, key, value, mask, _trains(values), _dropout(node), False, scale=scale)
     result = call("call_function", operator.getitem, made, 0)
     shown = tensor(node)
     if shown is not None and not _heads_inside(shown):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -101,11 +102,15 @@ def test_rows_of_the_bias_are_aligned_in_memory(
         assert view.size == (8, 3, length, length) and view.stride[2] % 16 == 0 and view.stride[3] == 1
 
 
-def test_not_where_calls_are_recorded_or_results_the_same_in_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's seed is the host's, and its gradients are not the same."""
+def test_not_where_it_cuts_a_recording_or_results_are_the_same_in_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's seed is the host's, which gradients and dropout read; and its gradients are not the same."""
     gm, _ = captured(attend, query(65), turned(65))
     monkeypatch.setattr(biased, "HOST", "none")
     assert biased.choose(gm) is not gm and biased.choose(gm, recorded=True) is gm
+    with torch.no_grad():
+        assert biased.choose(gm, recorded=True) is not gm
+        dropping, _ = captured(partial(attend, dropout_p=0.5), query(65), turned(65))
+        assert biased.choose(dropping) is not dropping and biased.choose(dropping, recorded=True) is dropping
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
     assert biased.choose(gm) is gm
 
