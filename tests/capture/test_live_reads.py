@@ -85,6 +85,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/torch/indexing.py:dims_of", "values/torch/indexing.py:looked_up",
     ),
     "fixed when a class or function written in C is made": (
+        "values/python/library/builtin.py:call_hasattr", "values/python/symbolic.py:check_attribute",
+        "values/python/real.py:_asks.call",
         "values/python/library/builtin.py:is_pure", "values/python/library/builtin_types.py:call_chain_from",
         "values/python/objects/function.py:FunctionValue._made_attribute", "values/python/objects/klass.py:call_class",
         "values/python/objects/descriptors.py:is_tensor_method",

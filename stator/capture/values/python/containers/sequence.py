@@ -152,7 +152,7 @@ class TupleValue(SequenceValue):
             return bind_static(tx, self, self.cls, name)
         if self.cls is torch.Size and name == "numel" and not self.is_symbolic():
             return ConstantValue(self.constant()).get_attr(tx, name)
-        if name == "_replace" and hasattr(self.cls, name):
+        if name == "_replace" and look_up(tx, self.cls, name) is not MISSING:
             return MethodValue(self, name)
         return super().get_attr(tx, name)
 
