@@ -18,9 +18,15 @@ from tests.aot.models import Function, captured
 Program = Callable[..., object]
 
 
-def graphs() -> int:
+def graphs() -> list[fx.Graph]:
     gc.collect()
-    return sum(issubclass(type(found), fx.Graph) for found in gc.get_objects())
+    return [found for found in gc.get_objects() if issubclass(type(found), fx.Graph)]
+
+
+def since(before: list[fx.Graph]) -> list[fx.Graph]:
+    """Graphs that are there now and were not before; those of other tests may go at any time."""
+    known = set(map(id, before))
+    return [graph for graph in graphs() if id(graph) not in known]
 
 
 def run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> None:
@@ -56,7 +62,7 @@ def test_nothing_stays_of_a_trace(name: str, kind: str) -> None:
     before = graphs()
     for _ in range(3):
         run(module, [x])
-    assert graphs() == before
+    assert not since(before)
 
 
 def test_nothing_stays_of_a_trace_that_begins_anew() -> None:
@@ -71,7 +77,7 @@ def test_nothing_stays_of_a_trace_that_begins_anew() -> None:
     run(module, [whole[:2], whole[1:]])
     before = graphs()
     run(module, [whole[:2], whole[1:]])
-    assert graphs() == before
+    assert not since(before)
 
 
 def test_nothing_stays_of_a_trace_that_is_refused() -> None:
@@ -87,4 +93,4 @@ def test_nothing_stays_of_a_trace_that_is_refused() -> None:
     for _ in range(2):
         with pytest.raises(Unsupported):
             run(module, [x])
-    assert graphs() == before
+    assert not since(before)
