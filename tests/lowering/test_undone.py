@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import stator
+from stator.lowering.product import ONEDNN
 
 Moves = Callable[[Tensor, Tensor], Tensor]
 
@@ -47,7 +48,7 @@ def test_a_product_reads_what_was_moved_and_moved_back(name: str, rows: int | No
             stator.mark_dynamic(operand, 0)
     told = stator.explain(product)(x, y)
     torch.testing.assert_close(stator.compile(product, fullgraph=True)(x, y), product(x, y))
-    assert (told.kernels, told.externs) == ((), ("aten.mm.default",))
+    assert not told.kernels and told.externs in [("aten.mm.default",), (ONEDNN,)]  # whichever is faster here
 
 
 @pytest.mark.parametrize("name", UNDONE)

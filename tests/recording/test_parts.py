@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from stator import targets
 from stator.base import log
 from stator.base.errors import RecordingWarning
+from stator.lowering.product import ONEDNN
 from stator.plan import ir, verify
 from stator.plan.parts import ARENA, barriers, ending, split
 from stator.recording.policy import TRIES
@@ -22,7 +23,7 @@ from tests.recording.programs import Count, Kept, close, steps, twins
 
 #: Products are called, whatever their sizes, and so are refused here.
 REFUSED = dict.fromkeys(
-    ["aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.convolution.default"], "told"
+    ["aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.convolution.default", ONEDNN], "told"
 )
 
 
