@@ -1,7 +1,7 @@
 """The models of the registry at realistic sizes: stator beside eager, torch.compile and OpenVINO.
 
     python -m benchmarks.models [model …] [--modes inference bfloat16 training] [--peers eager torch.compile openvino]
-                                [--freezing] [--threads 2] [--jobs 1] [--caches folder] [--rounds 7]
+                                [--freezing] [--threads 2] [--jobs 1] [--caches folder] [--rounds 7] [--brief]
                                 [--out models.jsonl]
     python -m benchmarks.models --layers [1 6 …] [--modes inference training] [--out models.jsonl]
     python -m benchmarks.models --read models.jsonl … >> docs/models.md
@@ -11,7 +11,8 @@ the others; another process starts with the caches that the first filled (warm).
 which lies outside its caches, is built beforehand and not counted. Rows go to the end of the file as they are made, so
 that several commands may write to one; a row that is there already is not made again. With several jobs so many rows
 compile side by side, on cores of their own; calls are timed in one row after the other all the same. With a folder for
-caches, a second run has no cold first calls, and takes a minute a row.
+caches, a second run has no cold first calls, and takes a minute a row; `--brief` leaves out all but first calls and
+calls.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--jobs", type=int, default=1, help="rows that compile side by side")
     made.add_argument("--caches", type=Path, help="a folder in which compilers keep what they compiled")
     made.add_argument("--rounds", type=int, default=ROUNDS, help="in which all compilers of a row are called in turn")
+    made.add_argument("--brief", action="store_true", help="neither errors nor first calls from filled caches")
     made.add_argument("--header", action=argparse.BooleanOptionalAction, default=True)
     made.add_argument("--out", type=Path, help="a file to which the rows are added")
     made.add_argument("--read", type=Path, nargs="+", help="print the tables of these files instead")
@@ -106,7 +108,7 @@ def main() -> None:
             some = rows[first : first + options.jobs]
             made: list[Row] | list[LayersRow]
             if options.layers is None:
-                how = {"caches": options.caches, "rounds": options.rounds}
+                how = {"caches": options.caches, "rounds": options.rounds, "brief": options.brief}
                 made = measure(some, compilers, options.size, options.threads, pool, **how)
             else:
                 made = measure_layers(some, compilers, options.threads, pool)

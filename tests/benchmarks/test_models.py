@@ -112,9 +112,19 @@ def test_steps_of_one_model_are_the_same() -> None:
 def test_caches_that_are_kept_make_first_calls_warm(tmp_path: Path) -> None:
     with Cores(1, 1) as pool:
         cold, warm = (
-            measure([("bert", "inference")], ["eager", "stator"], "tiny", 1, pool, caches=tmp_path, rounds=count)[0]
-            for count in (1, 2)
+            measure(
+                [("bert", "inference")],
+                ["eager", "stator"],
+                "tiny",
+                1,
+                pool,
+                caches=tmp_path,
+                rounds=count,
+                brief=brief,
+            )[0]
+            for count, brief in ((1, False), (2, True))
         )
     assert cold.cold["stator"] > 0 and cold.warm["stator"] > 0 and not cold.failed
     assert not warm.cold and warm.warm["stator"] > 0 and not warm.failed
     assert [len(row.rounds["stator"]) for row in (cold, warm)] == [1, 2]
+    assert cold.error and not warm.error
