@@ -215,7 +215,7 @@ class TreeBuilder:
     def node(self, source: Source) -> Node:
         """The node whose value is the source's."""
         if isinstance(source, StorageSource):
-            return self.node(source.base)  # type: ignore[arg-type]
+            return self.node(source.base)
         found = self.nodes.get(source)
         if found is None:
             parent, accessor, key = self.step(source)
