@@ -39,6 +39,7 @@ from stator.base.errors import (
     Undecided,
     Unsupported,
 )
+from stator.base.options import Options
 from stator.capture import opcodes as _opcodes
 from stator.capture.aliasing import guard_aliasing
 from stator.capture.arguments import bind, binding_error, parameters
@@ -164,7 +165,7 @@ def convert(
     args: Sequence[Any],
     kwargs: dict[str, Any],
     backend: Backend,
-    options: Any = None,
+    options: Options | None = None,
     *,
     fullgraph: bool = False,
     point: ResumePoint | None = None,
@@ -198,7 +199,7 @@ class Conversion:
         fn: types.FunctionType,
         arguments: list[Any],
         backend: Backend,
-        options: Any,
+        options: Options | None,
         fullgraph: bool,
         point: ResumePoint | None,
         points: ResumePoints | None,
@@ -207,7 +208,7 @@ class Conversion:
         self.fn = fn
         self.arguments = arguments
         self.backend = backend
-        self.options = options
+        self.options = options or Options()
         self.fullgraph = fullgraph
         self.point = point
         self.points = points
@@ -494,7 +495,7 @@ class Conversion:
         place = next((Location(*call.location) for call in calls if call.location is not None), self.first_line())
         written = any(leaf.changed for leaf in graph.leaves())
         observes = machine.session.handles or written or bool(machine.effects)
-        strict = self.fullgraph or bool(getattr(self.options, "strict", False))
+        strict = self.fullgraph or self.options.strict
         return Recovery(fn.__qualname__, place, calls, self.options, strict, observes)
 
     def finish_before(self, error: Exception, step: int) -> Entry:
@@ -514,9 +515,7 @@ class Conversion:
                 why = error.message if isinstance(error, StatorError) else f"{type(error).__name__}: {error}"
                 # Tracing runs PyTorch's own code, which may refuse symbolic numbers.
                 if isinstance(error, BuildError | InternalError) and getattr(error, "stage", "") != "trace":
-                    tell_fault(
-                        self.fn.__qualname__, self.first_line(), why
-                    )  # PyTorch's own code, which tracing runs, may refuse symbolic numbers
+                    tell_fault(self.fn.__qualname__, self.first_line(), why)
                 raise sizes.refusal(f"the backend refused: {why}") from error
         fixed = sizes.fixed_mark()
         if fixed is not None:
