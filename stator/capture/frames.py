@@ -174,7 +174,7 @@ def convert(
 ) -> Entry:
     """Captures the call `fn(*args, **kwargs)`; `backend` compiles the graph.
 
-    With `point`, `fn` is what goes on from there uncaptured. Without `points`, the original runs after a break.
+    With `point`, `fn` is what continues from there, uncaptured. Without `points`, the original runs after a break.
     """
     conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points, history)
     conversion.review()
@@ -231,7 +231,7 @@ class Conversion:
         self.history.review(scope_of(self.fn, named))
 
     def entry(self) -> Entry:
-        """What comes of it."""
+        """The entry for the call."""
         fn = self.fn
         try:
             attempt = self.whole()
@@ -253,7 +253,7 @@ class Conversion:
         return self.finish(attempt)
 
     def whole(self) -> Attempt:
-        """The frame from start to end; with the numbers known that tensors are made of, if it asks for their data."""
+        """The frame from start to end; if it asks for the data of tensors made of numbers, with these numbers fixed."""
         try:
             return self.attempt(None)
         except REFUSALS:
@@ -274,17 +274,17 @@ class Conversion:
         return 0 if self.machine is None else self.machine.steps
 
     def resumes_before(self, error: Escaped) -> bool:
-        """Whether a graph is to end before the instruction that raises, which then does so for real.
+        """Whether a graph is to end before the instruction that raises, which then raises in Python.
 
-        From the second time on: most errors of programs are mended, and need no graph of what comes before them. An
-        error of an operation is that: only what the program raises by itself is a way of its to end.
+        From the second time on, and only for what the program itself raises, which may be its normal way to end: most
+        errors of operations are mistakes that get fixed, and need no graph of what precedes them.
         """
         if self.points is None or self.fullgraph or self.machine is None:
             return False
         return self.history.raised.get(error.at, False) or (error.certain and self.machine.graph.computes)
 
     def entry_with_numbers(self, refusal: NotForAllSizes) -> Entry:
-        """What comes of it with every size a number, after something could not do with symbols."""
+        """The entry with every size a number, after something has refused symbolic sizes."""
         log.record(log.RECOMPILE, reason=f"sizes of {self.fn.__qualname__} are not symbolic: {refusal.why}")
         self.static = True
         self.breaks = []
@@ -313,7 +313,7 @@ class Conversion:
         return Attempt(machine, guards, assembler)
 
     def release(self) -> None:
-        """Lets go of what the last attempt has met, which cycles would keep."""
+        """Drops what the last attempt has met, which reference cycles would keep alive."""
         if self.machine is not None:
             graph, session = self.machine.graph, self.machine.session
             graph.sizes.graph, graph.sizes.locate = None, nowhere
@@ -397,20 +397,20 @@ class Conversion:
         return attempt
 
     def reads_its_frame(self) -> bool:
-        """Whether the program may look at its own frame, of which only the original has one."""
+        """Whether the program may look at its own frame, which only the original has."""
         if self.machine is None:
             return False
         return any(arg in FRAME_READERS.get(name, ()) for name, arg in self.machine.decoded.instructions)
 
     def last_attempt(self, step: int) -> Attempt | None:
-        """The latest state up to `step` that real objects can be made of, with the code that goes on from there."""
+        """The latest state up to `step` that real objects can be made of, with the code that continues from there."""
         best = self.try_attempt(step)
         while best is None and self.earlier is not None and self.earlier < step:
             step = self.earlier
             best = self.try_attempt(step)
         low, high = (-1, step) if best is None else (step, step)
         while high - low > 1:
-            # What cannot be rebuilt stays so until `step`, so the last good state is found by halving.
+            # What cannot be rebuilt stays so until `step`, so bisection finds the last good state.
             middle = (low + high) // 2
             attempt = self.try_attempt(middle)
             if attempt is None:
@@ -420,7 +420,7 @@ class Conversion:
         return best
 
     def try_attempt(self, step: int) -> Attempt | None:
-        """The attempt that ends there, if it can."""
+        """The attempt that ends there, or None where it cannot."""
         self.earlier = None
         try:
             return self.attempt(step)
