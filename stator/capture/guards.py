@@ -144,7 +144,7 @@ class Node:
         self.weight = 0
 
     def cost(self) -> int:
-        """How dear it is to check all of it; asked once the tree is whole."""
+        """What it costs to check all of it; asked once the tree is complete."""
         if not self.weight:
             own = 1 + sum([KINDS[guard.kind].cost for guard in self.checks])
             self.weight = own + sum([child.cost() for child in self.children])
