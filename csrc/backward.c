@@ -142,22 +142,17 @@ static PyObject *take_arguments(const Backward *self, PyObject *context, PyObjec
 /* With the exception that is set, or another one. */
 static void tell_failure(const Backward *self, PyObject *bound, PyObject *context, PyObject *const *tangents,
                          Py_ssize_t count) {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (trace != NULL) PyException_SetTraceback(value, trace);
+    PyObject *error = take_exception();
     PyObject *given = PyTuple_New(count);
     for (Py_ssize_t i = 0; given != NULL && i < count; i++) PyTuple_SET_ITEM(given, i, Py_NewRef(tangents[i]));
-    PyObject *told = given ? PyObject_CallFunctionObjArgs(self->failed, bound, context, given, value, NULL) : NULL;
+    PyObject *told = given ? PyObject_CallFunctionObjArgs(self->failed, bound, context, given, error, NULL) : NULL;
     Py_XDECREF(given);
     if (told != NULL) {
         Py_DECREF(told);
-        PyErr_Restore(type, value, trace);
+        restore_exception(error);
         return;
     }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    Py_XDECREF(error);
 }
 
 /* None for the plan, which is the first argument of forward, then the gradients. */

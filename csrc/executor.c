@@ -292,21 +292,17 @@ static PyObject *make_results(Run *run) {
 
 /* Replaces the exception that is set by what `fail` raises, if it does. */
 static void tell_failure(Run *run, Py_ssize_t number, PyObject *kept) {
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *error = take_exception();
     PyObject *step = PyLong_FromSsize_t(number);
-    PyObject *told = step ? PyObject_CallFunctionObjArgs(run->self->fail, step, value, kept ? kept : Py_None, NULL)
+    PyObject *told = step ? PyObject_CallFunctionObjArgs(run->self->fail, step, error, kept ? kept : Py_None, NULL)
                           : NULL;
     Py_XDECREF(step);
     if (told != NULL) {
         Py_DECREF(told);
-        PyErr_Restore(type, value, trace);
+        restore_exception(error);
         return;
     }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    Py_XDECREF(error);
 }
 
 static PyObject *run_steps(Run *run) {

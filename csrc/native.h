@@ -1,10 +1,24 @@
-/* Shared declarations of the extension module stator._native.
+/* Shared declarations of the extension module stator._native. The GIL protects all state.
  *
- * tensor.c reads tensor metadata, state.c torch's global state, tree.c builds guard trees, guards.c and
- * condition.c evaluate them, dispatcher.c is the callable that users hold, straight.c runs an entry that is a graph and no more, replay.c what follows when compiled code fails, frame_hook.c and frame_table.c compile
- * the frames below, plan.c is what rewritten code calls, backward.c what autograd calls, executor.c runs a graph (executor_parse.c reads its steps,
- * executor_call.c calls operators, scratch.c has memory for intermediates, results.c of large results), kernels.c calls one compiled kernel, device.c
- * one that a device runs, tiles.c launches kernels of the tile language there, recorded.c calls recordings of one (recording.c replays one, place.c has their memory, holders.c tells who has it), frozen.c keeps what is computed from parameters alone, extent.c computes sizes, empty.c makes a kernel's result, shim.c is torch's stable C interface, module.c puts them together. The GIL protects all state.
+ *   calls of users        dispatcher.c   the callable that users hold
+ *                         straight.c     runs an entry that is just a graph, without a frame
+ *                         replay.c       what follows when compiled code fails
+ *                         frame_hook.c, frame_table.c   compile the frames below
+ *   guards                tree.c builds guard trees, guards.c evaluates them by checks.c, condition.c and region.c
+ *                         watch.c        dicts that CPython watches for us
+ *                         tensor.c, facts.c, state.c    read tensors and torch's global state
+ *   compiled functions    plan.c         what rewritten code calls
+ *                         backward.c     what autograd calls
+ *                         frozen.c       keeps what is computed from parameters alone
+ *   compiled graphs       executor.c     runs a graph; executor_parse.c reads its steps, executor_call.c calls operators
+ *                         extent.c       computes sizes
+ *                         scratch.c, results.c, empty.c, pages.c   memory: intermediates, large results, new tensors
+ *   kernels               kernels.c calls a compiled kernel, device.c one that a device runs, tiles.c one of the tile
+ *                         language, packed.c MKL's product with a packed weight
+ *   recordings            recorded.c calls recordings, recording.c replays one, place.c has their memory
+ *                         holders.c      finds out who holds memory
+ *   torch, and the rest   shim.c         torch's stable C interface
+ *                         module.c       puts everything together
  */
 #ifndef STATOR_NATIVE_H
 #define STATOR_NATIVE_H
@@ -23,6 +37,32 @@
 
 #define MAX_DIMENSIONS 64
 #define OBJECT_HEADER 16 /* the C++ tensor handle follows the Python object header */
+
+/* -- exceptions ----------------------------------------------------------------------------------- */
+
+/* Takes the exception that is set, which has its traceback then; NULL if there is none. */
+static inline PyObject *take_exception(void) {
+#if PY_VERSION_HEX < 0x030C0000
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != NULL) PyException_SetTraceback(value, trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    return value;
+#else
+    return PyErr_GetRaisedException();
+#endif
+}
+
+/* Sets it again (steals it). */
+static inline void restore_exception(PyObject *exception) {
+#if PY_VERSION_HEX < 0x030C0000
+    if (exception != NULL) PyErr_Restore(Py_NewRef(Py_TYPE(exception)), exception, PyException_GetTraceback(exception));
+#else
+    PyErr_SetRaisedException(exception);
+#endif
+}
 
 /* -- tensor.c ------------------------------------------------------------------------------------- */
 

@@ -9,17 +9,13 @@
 PyObject *run_original;
 
 PyObject *replay_begin(void) {
-    PyObject *type, *value, *trace, *replay = NULL;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (value != NULL && PyErr_GivenExceptionMatches(value, run_original)) {
-        PyObject *args = ((PyBaseExceptionObject *)value)->args;
+    PyObject *error = take_exception(), *replay = NULL;
+    if (error != NULL && PyErr_GivenExceptionMatches(error, run_original)) {
+        PyObject *args = ((PyBaseExceptionObject *)error)->args;
         replay = Py_NewRef(PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : Py_None);
-        Py_XDECREF(type);
-        Py_XDECREF(value);
-        Py_XDECREF(trace);
+        Py_DECREF(error);
     } else {
-        PyErr_Restore(type, value, trace);
+        restore_exception(error);
     }
     return replay != NULL && replay != Py_None ? replay_start(replay) : replay;
 }
@@ -33,17 +29,13 @@ PyObject *replay_start(PyObject *replay) {
 
 PyObject *replay_end(PyObject *replay, PyObject *result) {
     if (replay != Py_None) {
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
-        if (result == NULL) PyErr_NormalizeException(&type, &value, &trace);
-        PyObject *ended = PyObject_CallMethod(replay, "end", "O", result == NULL ? value : Py_None);
+        PyObject *error = take_exception();
+        PyObject *ended = PyObject_CallMethod(replay, "end", "O", result == NULL ? error : Py_None);
         if (ended == NULL) {
             Py_CLEAR(result);
-            Py_XDECREF(type);
-            Py_XDECREF(value);
-            Py_XDECREF(trace);
+            Py_XDECREF(error);
         } else {
-            PyErr_Restore(type, value, trace);
+            restore_exception(error);
         }
         Py_XDECREF(ended);
     }

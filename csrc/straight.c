@@ -25,20 +25,15 @@ typedef struct {
 /* With the exception that is set, or another one. */
 static void recover(Straight *self, PyObject *const *given) {
     if (self->recovery == Py_None) return;
-    PyObject *type, *value, *trace, *args[Py_SIZE(self) + 1];
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (trace != NULL) PyException_SetTraceback(value, trace);
-    args[0] = value;
+    PyObject *error = take_exception(), *args[Py_SIZE(self) + 1];
+    args[0] = error;
     for (Py_ssize_t i = 0; i < Py_SIZE(self); i++) args[i + 1] = given[i];
     PyObject *result = PyObject_Vectorcall(self->recovery, args, (size_t)Py_SIZE(self) + 1, NULL);
     if (result != NULL) {
         Py_DECREF(result);
         PyErr_SetString(PyExc_SystemError, "what follows an error of a graph did not raise");
     }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    Py_XDECREF(error);
 }
 
 PyObject *straight_call(PyObject *straight, PyObject *const *slots, Py_ssize_t count) {

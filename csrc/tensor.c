@@ -386,12 +386,11 @@ static int calibrate_normally(PyObject *torch, bool *fits) {
     int status = -1;
     if (entered != NULL) {
         status = calibrate(torch, fits);
-        PyObject *type, *value, *trace;
-        PyErr_Fetch(&type, &value, &trace);
+        PyObject *error = take_exception();
         PyObject *left = PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
         if (left == NULL) status = -1;
         Py_XDECREF(left);
-        if (type != NULL) PyErr_Restore(type, value, trace);
+        if (error != NULL) restore_exception(error);
     }
     Py_XDECREF(entered);
     Py_XDECREF(mode);

@@ -61,8 +61,8 @@ class Joint:
     #: Nodes of the user's values, and of one gradient or None per flat input.
     values: list[fx.Node]
     gradients: list[fx.Node | None]
-    #: For each tensor among inputs and values the results, as bits, whose backward in eager looks whether it was
-    #: written to since: of all others the caller may write to before. What is in no caller's hands has -1.
+    #: For each tensor among inputs and values, as bits, the results whose backward in eager checks that the tensor was
+    #: not written to since; for all other results the caller may write to it. -1 for tensors that no caller holds.
     looked_at: dict[fx.Node, int]
     #: Complete except for `saved`, which the partition decides.
     metadata: Metadata
@@ -114,6 +114,7 @@ def trace(
     `decompositions`: overload → function, applied recursively. `random_operators`: overload → (draw, *args) → value,
     the functional forms of random operators; if empty, these stay in the graph and draw from torch's own generator.
     Without `need_backward`, or where nothing is recorded under the caller's grad mode, only the forward is traced.
+    Raises `Unsupported` where only eager gives what the program asks for.
     """
     enabled = torch.is_grad_enabled()
     need_backward = need_backward and not torch.is_inference_mode_enabled()
@@ -124,27 +125,26 @@ def trace(
         torch.autograd.set_detect_anomaly(False),  # it reads values
     ):
         joined: dict[int, bool] = {}
-        try:
-            while True:
-                tracer = Tracer(decompositions, random_operators or {})
-                try:
-                    tracing = _Tracing(tracer, gm, example_inputs, need_backward, enabled, joined)
-                    with without_saved_tensor_hooks(tracing.keep):
-                        return tracing.run()
-                except _WrittenTogether as found:
-                    joined[found.storage] = found.storage in joined
-        except RuntimeError as error:
-            known = _REFUSED + (_REFUSED_IN_BACKWARD if tracer.phase == "backward" else ())
-            refusal = next((why for text, why in known if re.search(text, str(error))), None)
-            if refusal is None:
-                raise
-            raise Unsupported("this program", refusal) from error
+        while True:
+            tracer = Tracer(decompositions, random_operators or {})
+            try:
+                tracing = _Tracing(tracer, gm, example_inputs, need_backward, enabled, joined)
+                with without_saved_tensor_hooks(tracing.keep):
+                    return tracing.run()
+            except _AliasedWrite as found:
+                joined[found.storage] = found.storage in joined
+            except RuntimeError as error:
+                known = _REFUSED + (_REFUSED_IN_BACKWARD if tracer.phase == "backward" else ())
+                refusal = next((why for text, why in known if re.search(text, str(error))), None)
+                if refusal is None:
+                    raise
+                raise Unsupported("this program", refusal) from error
 
 
-class _WrittenTogether(Exception):
-    """A written input shares its storage with another: the trace starts again, with one input for all of it.
+class _AliasedWrite(Exception):
+    """A written input shares its storage with another: the trace starts again, with one base for that storage.
 
-    If autograd records a write, it starts once more, with the inputs as views of one another.
+    If autograd records such a write, it starts once more, with the inputs as views of one another.
     """
 
     def __init__(self, storage: int) -> None:
@@ -279,30 +279,30 @@ class _Tracing:
         return self._joint(flat, results, mutated, assigned, gradients, tangents)
 
     def _give_handles(self) -> None:
-        """Each input has memory of its own, but those in a storage that is written through one of them."""
-        together: dict[int, dict[int, _Input]] = {}
+        """Each input has memory of its own, except those in a storage that is written through one of them."""
+        aliased: dict[int, dict[int, _Input]] = {}
         for i, entry in _tensors([*self.attributes, *self.inputs]):
             storage = storage_of(entry.real)
             if storage in self.joined:
-                together.setdefault(storage, {})[i] = entry
+                aliased.setdefault(storage, {})[i] = entry
             else:
                 entry.fake.handle = entry.leaf.handle = Handle(Cell(entry.node), (), entry.node, entry.fake)
-        for storage, entries in together.items():
+        for storage, entries in aliased.items():
             known = {
                 i: Member(f"the input {entry.node.name}", i, entry.real, entry.fake) for i, entry in entries.items()
             }
-            whole = self._wholes(known) if self.joined[storage] else {}
+            bases = self._view_bases(known) if self.joined[storage] else {}
             self.bases.append(join(self.tracer, list(known.values())))
-            for i, of in whole.items():
+            for i, base in bases.items():
                 entry = entries[i]
-                entry.fake = entry.node.meta["val"] = relate(known[i], of.fake)
-                entry.requires_grad = False  # what flows to it flows on to the whole
+                entry.fake = entry.node.meta["val"] = relate(known[i], base.fake)
+                entry.requires_grad = False  # its gradient flows on to the base
                 self.tracer.declare(entry.real, entry.fake)
         for _, entry in _tensors([*self.attributes, *self.inputs]):
             whole_of(entry.leaf).handle = entry.leaf.handle  # type: ignore[attr-defined]
 
-    def _wholes(self, members: dict[int, Member]) -> dict[int, Member]:
-        """For each member that is a view the one that it is a view of, which may join them for that."""
+    def _view_bases(self, members: dict[int, Member]) -> dict[int, Member]:
+        """For each member that is a view, the member that it is a view of, which is added if it is not there yet."""
         found: dict[int, Member] = {}
         by_object = {id(member.real): member for member in reversed(members.values())}
         for i, real in view_bases(members).items():
@@ -316,7 +316,7 @@ class _Tracing:
         return found
 
     def _flat_inputs(self) -> list[_Flat]:
-        """Attributes, constants met on the way, the caller's inputs, what these are views of."""
+        """Attributes, constants met while tracing, the caller's inputs, and what these are views of."""
         tracer = self.tracer
         constants: list[_Input] = [
             _Input(real, node.meta["val"], node.meta["val"], node)
@@ -343,21 +343,21 @@ class _Tracing:
                 raise Unsupported(f"the input {entry.node.name}", "it is detached in place")
             if not entry.fake.handle.cell.version:
                 continue
-            together = any(entry.fake.handle.cell is base.cell for base in self.bases)
-            if not together:
+            aliased = any(entry.fake.handle.cell is base.cell for base in self.bases)
+            if not aliased:
                 self._check_written(entry, owners)
             seen = entry.fake.grad_fn is not None and not is_inner(entry.fake.grad_fn)
             if seen and entry.fake is entry.leaf and entry.requires_grad:
                 raise Unsupported(f"the input {entry.node.name}", "a leaf that is a view itself gets a history")
-            if seen or (not together and self._elsewhere(entry)):
-                if together and entry.fake._is_view():
-                    continue  # the whole is assigned
-                if together and not self.joined[storage_of(entry.real)]:
-                    raise _WrittenTogether(storage_of(entry.real))
+            if seen or (not aliased and self._elsewhere(entry)):
+                if aliased and entry.fake._is_view():
+                    continue  # its base is assigned
+                if aliased and not self.joined[storage_of(entry.real)]:
+                    raise _AliasedWrite(storage_of(entry.real))
                 assigned.append((i, len(results.fakes)))
                 results.nodes.append(own_memory(tracer, entry.fake, results.nodes))
                 results.fakes.append(entry.fake)
-            elif not together:
+            elif not aliased:
                 mutated.append(i)
                 tracer.emit(aten.copy_.default, entry.node, entry.fake.handle.cell.value)
         for position, base in enumerate(self.bases):
@@ -383,7 +383,7 @@ class _Tracing:
         if storage and owners[storage] > 1:
             if storage in self.joined:
                 raise Unsupported(name, "it is written to and shares memory with a constant")
-            raise _WrittenTogether(storage)
+            raise _AliasedWrite(storage)
         if may_overlap(entry.fake.shape, entry.fake.stride()):
             raise Unsupported(name, "it is written to and holds some elements several times")
 

@@ -261,7 +261,7 @@ def keywords_name(code: CodeType) -> str:
 
 def guard_object(source: Source, value: Value, by_source: dict[Source, Value], guards: GuardSet) -> None:
     """An object that the program changes is none of the others of its type that it has met."""
-    place: Source = source.base if isinstance(source, InstanceDictSource | StorageSource) else source  # type: ignore[assignment]
+    place: Source = source.base if isinstance(source, InstanceDictSource | StorageSource) else source
     owner = by_source.get(place, value)
     kind = owner.python_type()
     for other_source, other in by_source.items():

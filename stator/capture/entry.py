@@ -73,7 +73,7 @@ def suspended() -> Iterator[None]:
 
 
 class Versions:
-    """The compiled versions of one function, or of the rest of one from a point on."""
+    """The compiled versions of a function, or of its rest from a resume point on."""
 
     __slots__ = (
         "__weakref__", "adding", "closed", "dispatcher", "failures", "function", "history", "made_for", "point",
@@ -89,24 +89,25 @@ class Versions:
     ) -> None:
         self.function = function
         self.settings = settings
-        #: Where it starts, if not at the beginning; `function` is then what goes on from there uncaptured.
+        #: Where it starts, if not at the beginning; `function` then continues from there, uncaptured.
         self.point = point
         self.points = points or ResumePoints(functools.partial(continue_at, settings))
         self.adding = threading.RLock()
         self.dispatcher = _native.Dispatcher(function, self.miss, settings)
-        #: Whether unmatched calls are left to eager for good.
+        #: Whether calls that no entry matches run in eager from now on.
         self.closed = self.born_closed()
-        #: How often each guard made a call miss.
+        #: How many calls each guard has made miss.
         self.failures: Counter[str] = Counter()
         #: The sizes and ints that calls have had.
         self.history = History(settings.options.dynamic)
-        #: How many versions there are for the same modules: the limit is on these, so that layers are not versions.
+        #: How many versions there are for each set of modules, which the limit counts: layers that share a forward
+        #: each have versions of their own.
         self.made_for: Counter[tuple[int, ...]] = Counter()
-        #: By what is called when an entry's code fails, the tree of the entry.
+        #: What is called when an entry's code fails → the tree of the entry.
         self.recoveries: dict[Recovery, _native.GuardTree] = {}
         #: How often compiling has ended in an error of the program.
         self.refused = 0
-        #: Whether the user was told that a mode keeps calls in eager.
+        #: Whether the user has been told that a mode keeps calls in eager.
         self.reminded = False
         _all.add(self)
 
@@ -122,10 +123,10 @@ class Versions:
         self.reminded = False
 
     def born_closed(self) -> bool:
-        """Whether it is run by Python itself, and only what it calls is captured.
+        """Whether Python runs it, and only the functions that it calls are captured.
 
-        So is what is left of an except clause, whose exception has a traceback and a context, what the user has
-        marked by `disable(recursive=False)`, and the forward of modules that talk to other processes.
+        That holds for what the user has marked by `disable(recursive=False)`, for the forward of modules that talk to
+        other processes, and for the rest of an except clause, whose exception has a traceback and a context.
         """
         if self.point is None:
             return disabled(self.function) or str(self.function.__module__).startswith(WRAPPERS)
@@ -158,7 +159,7 @@ class Versions:
         return replay.run(self.function, args, kwargs)
 
     def matching(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
-        """The function of an entry that was added since the call found none."""
+        """The function of an entry that another thread has added since the call found none."""
         entries = self.dispatcher.entries
         if not entries:
             return None
@@ -166,7 +167,7 @@ class Versions:
         return next((function for tree, function in entries if tree.check(*bound)), None)
 
     def add(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
-        """Captures the call as a new entry; gives the function that runs it."""
+        """Captures the call as a new entry; returns the function that runs it."""
         function = self.function
         bound = self.dispatcher.bind(*args, **kwargs)
         entry, tree = self.captured(args, kwargs)
@@ -185,13 +186,13 @@ class Versions:
         return target if entry.breaks else functools.partial(_native.watched, None, target)
 
     def adopt(self, entry: frames.Entry, tree: _native.GuardTree) -> None:
-        """Remembers which entry it is whose code may fail."""
+        """Lets the entry's recovery find the entry when its code fails."""
         if entry.recovery is not None:
             entry.recovery.versions = weakref.ref(self)
             self.recoveries[entry.recovery] = tree
 
     def retire(self, recovery: Recovery, told: Callable[[], object]) -> None:
-        """Leaves the calls of an entry whose code has failed to eager; each is told."""
+        """Leaves the calls of an entry whose code has failed to eager; `told` is called at each."""
         tree = self.recoveries.pop(recovery, None)
         if tree is not None:
             self.dispatcher.retire(tree, told)
@@ -211,15 +212,15 @@ class Versions:
             return entry, compile_tree(entry.guards, Roots.of(function))
 
     def may_handle(self, entry: frames.Entry, *args: Any, **kwargs: Any) -> Any:
-        """The call in which an operation raises: what leaves is the program's own; if nothing does, it is no graph."""
+        """The call in which an operation raises: the program's exception leaves; if none does, it is not one graph."""
         self.function(*args, **kwargs)
         stop = entry.breaks[0]
         raise CaptureError(stop.reason, stop.location, stop.hint)
 
     def must_raise(self, entry: frames.Entry, tree: _native.GuardTree, *args: Any, **kwargs: Any) -> Any:
-        """The call of which capture found that the program raises: the exception that leaves is the program's own.
+        """The call in which capture found that the program raises: the exception that leaves is the program's own.
 
-        If none does, further captures end the graph before the instruction; only fakes may be wrong about it.
+        If none does, later captures end the graph before that instruction: on fakes, capture can be wrong about it.
         """
         try:
             result = self.function(*args, **kwargs)
@@ -263,7 +264,7 @@ class Versions:
         return True
 
     def exhausted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether there are as many versions as there may be; also records why the call missed them."""
+        """Whether the limit of versions is reached; also records why the call missed those there are."""
         entries = self.dispatcher.entries
         if not entries:
             return False
@@ -292,9 +293,9 @@ class Versions:
         return () if self.history.passing else tuple(id(arg) for arg in bound if isinstance(arg, torch.nn.Module))
 
     def failure(self, error: Exception) -> Replay | None:
-        """What tells of a failure to compile once the original has run; None where it has been told already.
+        """What reports a failure to compile once the original has run; None where it has been reported already.
 
-        An operator that refuses its data does so while compiling too, and the program has to see that.
+        An operator that refuses its data does so while compiling too, and the program has to see that error.
         """
         if isinstance(error, StatorError) and not isinstance(error, InternalError | BuildError):
             self.fail(error)
@@ -305,9 +306,9 @@ class Versions:
         return Replay(Uncompiled(functools.partial(self.fail, error), self.refuse), cause, ())
 
     def fail(self, error: Exception, raised: bool = False) -> None:
-        """Stator failed, not the user's program: say so and leave further calls to eager, or raise if asked.
+        """Stator failed, not the user's program: warn and leave further calls to eager, or raise if asked.
 
-        An exception that the original has raised comes first.
+        If the original has `raised`, its exception takes precedence.
         """
         ours = not isinstance(error, StatorError) or isinstance(error, InternalError | BuildError)
         if not isinstance(error, StatorError):
@@ -326,18 +327,18 @@ class Versions:
         self.warn(str(error), FaultWarning if ours else FallbackWarning)
 
     def refuse(self) -> None:
-        """The program's data cannot be computed with, which compiling has found; that is tried so often and no more."""
+        """Compiling has found that the program's data cannot be computed with; at the limit it is not tried again."""
         self.refused += 1
         if self.refused >= self.settings.options.recompile_limit and not self.closed:
             self.closed = True
             self.warn(f"compiling it has ended {self.refused} times in an error of the program")
 
     def warn(self, why: str, kind: type[FallbackWarning] = FallbackWarning) -> None:
-        """Tells the user that calls are not compiled."""
+        """Warns the user that calls are not compiled."""
         self.tell(kind(f"{self.function.__qualname__} runs in eager PyTorch: {why}"))
 
     def tell(self, warning: StatorWarning) -> None:
-        """Warns, placed at the function."""
+        """Warns, at the line of the function."""
         code = self.function.__code__
         warnings.warn_explicit(warning, None, code.co_filename, code.co_firstlineno, registry={})
 
@@ -345,7 +346,7 @@ class Versions:
 def continue_at(
     settings: Settings, point: ResumePoint, function: types.FunctionType, points: ResumePoints
 ) -> _native.Dispatcher:
-    """What continues at a point of a function: versions of its own, with the settings of the whole."""
+    """What continues at a resume point: versions of its own, with the settings of the whole function."""
     rest = point.function(function.__globals__, function.__qualname__)
     _native.skip_code(rest.__code__)  # it runs where a frame was already looked at
     return Versions(rest, settings, point, points).dispatcher
@@ -360,7 +361,7 @@ def disabled(function: Callable[..., Any]) -> bool:
 
 
 def disabled_deeply(function: Callable[..., Any]) -> bool:
-    """Marked so, with all that it calls."""
+    """Marked so, together with all that it calls."""
     mark = getattr(function, RECURSIVE, getattr(function, "_torchdynamo_disable_recursive", True))
     return disabled(function) and bool(mark)
 

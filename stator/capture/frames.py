@@ -39,6 +39,7 @@ from stator.base.errors import (
     Undecided,
     Unsupported,
 )
+from stator.base.options import Options
 from stator.capture import opcodes as _opcodes
 from stator.capture.aliasing import guard_aliasing
 from stator.capture.arguments import bind, binding_error, parameters
@@ -164,7 +165,7 @@ def convert(
     args: Sequence[Any],
     kwargs: dict[str, Any],
     backend: Backend,
-    options: Any = None,
+    options: Options | None = None,
     *,
     fullgraph: bool = False,
     point: ResumePoint | None = None,
@@ -173,7 +174,7 @@ def convert(
 ) -> Entry:
     """Captures the call `fn(*args, **kwargs)`; `backend` compiles the graph.
 
-    With `point`, `fn` is what goes on from there uncaptured. Without `points`, the original runs after a break.
+    With `point`, `fn` is what continues from there, uncaptured. Without `points`, the original runs after a break.
     """
     conversion = Conversion(fn, bind_call(fn, args, kwargs), backend, options, fullgraph, point, points, history)
     conversion.review()
@@ -198,7 +199,7 @@ class Conversion:
         fn: types.FunctionType,
         arguments: list[Any],
         backend: Backend,
-        options: Any,
+        options: Options | None,
         fullgraph: bool,
         point: ResumePoint | None,
         points: ResumePoints | None,
@@ -207,7 +208,7 @@ class Conversion:
         self.fn = fn
         self.arguments = arguments
         self.backend = backend
-        self.options = options
+        self.options = options or Options()
         self.fullgraph = fullgraph
         self.point = point
         self.points = points
@@ -230,7 +231,7 @@ class Conversion:
         self.history.review(scope_of(self.fn, named))
 
     def entry(self) -> Entry:
-        """What comes of it."""
+        """The entry for the call."""
         fn = self.fn
         try:
             attempt = self.whole()
@@ -252,7 +253,7 @@ class Conversion:
         return self.finish(attempt)
 
     def whole(self) -> Attempt:
-        """The frame from start to end; with the numbers known that tensors are made of, if it asks for their data."""
+        """The frame from start to end; if it asks for the data of tensors made of numbers, with these numbers fixed."""
         try:
             return self.attempt(None)
         except REFUSALS:
@@ -273,17 +274,17 @@ class Conversion:
         return 0 if self.machine is None else self.machine.steps
 
     def resumes_before(self, error: Escaped) -> bool:
-        """Whether a graph is to end before the instruction that raises, which then does so for real.
+        """Whether a graph is to end before the instruction that raises, which then raises in Python.
 
-        From the second time on: most errors of programs are mended, and need no graph of what comes before them. An
-        error of an operation is that: only what the program raises by itself is a way of its to end.
+        From the second time on, and only for what the program itself raises, which may be its normal way to end: most
+        errors of operations are mistakes that get fixed, and need no graph of what precedes them.
         """
         if self.points is None or self.fullgraph or self.machine is None:
             return False
         return self.history.raised.get(error.at, False) or (error.certain and self.machine.graph.computes)
 
     def entry_with_numbers(self, refusal: NotForAllSizes) -> Entry:
-        """What comes of it with every size a number, after something could not do with symbols."""
+        """The entry with every size a number, after something has refused symbolic sizes."""
         log.record(log.RECOMPILE, reason=f"sizes of {self.fn.__qualname__} are not symbolic: {refusal.why}")
         self.static = True
         self.breaks = []
@@ -312,7 +313,7 @@ class Conversion:
         return Attempt(machine, guards, assembler)
 
     def release(self) -> None:
-        """Lets go of what the last attempt has met, which cycles would keep."""
+        """Drops what the last attempt has met, which reference cycles would keep alive."""
         if self.machine is not None:
             graph, session = self.machine.graph, self.machine.session
             graph.sizes.graph, graph.sizes.locate = None, nowhere
@@ -396,20 +397,20 @@ class Conversion:
         return attempt
 
     def reads_its_frame(self) -> bool:
-        """Whether the program may look at its own frame, of which only the original has one."""
+        """Whether the program may look at its own frame, which only the original has."""
         if self.machine is None:
             return False
         return any(arg in FRAME_READERS.get(name, ()) for name, arg in self.machine.decoded.instructions)
 
     def last_attempt(self, step: int) -> Attempt | None:
-        """The latest state up to `step` that real objects can be made of, with the code that goes on from there."""
+        """The latest state up to `step` that real objects can be made of, with the code that continues from there."""
         best = self.try_attempt(step)
         while best is None and self.earlier is not None and self.earlier < step:
             step = self.earlier
             best = self.try_attempt(step)
         low, high = (-1, step) if best is None else (step, step)
         while high - low > 1:
-            # What cannot be rebuilt stays so until `step`, so the last good state is found by halving.
+            # What cannot be rebuilt stays so until `step`, so bisection finds the last good state.
             middle = (low + high) // 2
             attempt = self.try_attempt(middle)
             if attempt is None:
@@ -419,7 +420,7 @@ class Conversion:
         return best
 
     def try_attempt(self, step: int) -> Attempt | None:
-        """The attempt that ends there, if it can."""
+        """The attempt that ends there, or None where it cannot."""
         self.earlier = None
         try:
             return self.attempt(step)
@@ -494,7 +495,7 @@ class Conversion:
         place = next((Location(*call.location) for call in calls if call.location is not None), self.first_line())
         written = any(leaf.changed for leaf in graph.leaves())
         observes = machine.session.handles or written or bool(machine.effects)
-        strict = self.fullgraph or bool(getattr(self.options, "strict", False))
+        strict = self.fullgraph or self.options.strict
         return Recovery(fn.__qualname__, place, calls, self.options, strict, observes)
 
     def finish_before(self, error: Exception, step: int) -> Entry:
@@ -514,9 +515,7 @@ class Conversion:
                 why = error.message if isinstance(error, StatorError) else f"{type(error).__name__}: {error}"
                 # Tracing runs PyTorch's own code, which may refuse symbolic numbers.
                 if isinstance(error, BuildError | InternalError) and getattr(error, "stage", "") != "trace":
-                    tell_fault(
-                        self.fn.__qualname__, self.first_line(), why
-                    )  # PyTorch's own code, which tracing runs, may refuse symbolic numbers
+                    tell_fault(self.fn.__qualname__, self.first_line(), why)
                 raise sizes.refusal(f"the backend refused: {why}") from error
         fixed = sizes.fixed_mark()
         if fixed is not None:

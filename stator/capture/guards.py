@@ -144,7 +144,7 @@ class Node:
         self.weight = 0
 
     def cost(self) -> int:
-        """How dear it is to check all of it; asked once the tree is whole."""
+        """What it costs to check all of it; asked once the tree is complete."""
         if not self.weight:
             own = 1 + sum([KINDS[guard.kind].cost for guard in self.checks])
             self.weight = own + sum([child.cost() for child in self.children])
@@ -215,7 +215,7 @@ class TreeBuilder:
     def node(self, source: Source) -> Node:
         """The node whose value is the source's."""
         if isinstance(source, StorageSource):
-            return self.node(source.base)  # type: ignore[arg-type]
+            return self.node(source.base)
         found = self.nodes.get(source)
         if found is None:
             parent, accessor, key = self.step(source)

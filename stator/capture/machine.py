@@ -13,9 +13,10 @@ import builtins
 import inspect
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from stator.base.errors import DataDependent, GraphBreak, Unsupported
+from stator.base.options import Options
 from stator.bytecode.decode import decode
 from stator.bytecode.instructions import Decoded
 from stator.bytecode.opcodes import OPCODES
@@ -23,6 +24,10 @@ from stator.capture.arguments import bind, binding_error
 from stator.capture.generators import GeneratorValue
 from stator.capture.source import ConstSource, GlobalSource, GlobalsSource, ItemSource, Source
 from stator.capture.value import Builder, Inlinable, Operators, Raised, Value
+
+if TYPE_CHECKING:
+    from stator.capture.effects import Effects
+    from stator.capture.graph import GraphBuilder
 
 #: An opcode: changes the machine, and gives a value only when it leaves the frame.
 Handler = Callable[["Machine", Any], "Value | None"]
@@ -75,14 +80,14 @@ class Session:
     def __init__(
         self,
         *,
-        graph: Any,
-        effects: Any,
+        graph: GraphBuilder,
+        effects: Effects,
         guard: Callable[[str, Source | None, Any], None],
         build: Builder,
         operators: Operators,
         deleted: Value,
         root_globals: dict[str, Any],
-        options: Any = None,
+        options: Options | None = None,
         depth_limit: int = 100,
         library: tuple[str, ...] = (),
     ) -> None:
@@ -96,7 +101,7 @@ class Session:
         self.deleted = deleted
         #: Globals of the outermost function; names in them have the short sources.
         self.root_globals = root_globals
-        self.options = options
+        self.options = options or Options()
         self.depth_limit = depth_limit
         #: Path prefixes of files whose lines are not the user's.
         self.library = library

@@ -164,7 +164,7 @@ class Assembler:
         elif isinstance(source, ConstSource):
             self.load_object(source.value)
         elif isinstance(source, StorageSource):
-            self.load_source(source.base)  # type: ignore[arg-type]
+            self.load_source(source.base)
         elif isinstance(source, EarlierSource):
             self.emit("LOAD_FAST", f".earlier_{source.index}")
         else:

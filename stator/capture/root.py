@@ -106,6 +106,7 @@ class RootMachine(Machine):
         return found
 
     def _run(self) -> Value:
+        # The loop of `Machine`, which counts instructions too: frames below the root are spared that.
         program, graph = self.program, self.graph
         while True:
             try:

@@ -87,7 +87,7 @@ class Interned(type):
 
 
 class Source(metaclass=Interned):
-    """One step of a path, or its root. `base` is the source it starts from, None for roots."""
+    """The root of a path, or a step from another source, its `base`; roots have none."""
 
     __slots__ = ("__weakref__", "_text", "base")
     base: Source | None
@@ -280,23 +280,30 @@ class ConstSource(Source):
 # -- steps -------------------------------------------------------------------------------------------
 
 
-class CellSource(Source):
-    """The contents of a cell that the frame is given as a cell object, as continuations are."""
+class Step(Source):
+    """A source that starts from another one."""
 
     __slots__ = ()
     __match_args__ = ("base",)
+    base: Source
 
     def __init__(self, base: Source) -> None:
         super().__init__(base)
 
+
+class CellSource(Step):
+    """The contents of a cell that the frame is given as a cell object, as continuations are."""
+
+    __slots__ = ()
+
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).cell_contents  # type: ignore[union-attr]
+        return self.base.resolve(scope).cell_contents
 
     def write(self) -> str:
         return str(self.base)
 
 
-class AttrSource(Source):
+class AttrSource(Step):
     """`base.name`, an ordinary attribute read."""
 
     __slots__ = ("name",)
@@ -307,13 +314,13 @@ class AttrSource(Source):
         self.name = name
 
     def resolve(self, scope: Scope) -> Any:
-        return getattr(self.base.resolve(scope), self.name)  # type: ignore[union-attr]
+        return getattr(self.base.resolve(scope), self.name)
 
     def write(self) -> str:
         return f"{self.base}.{self.name}"
 
 
-class ItemSource(Source):
+class ItemSource(Step):
     """`base[key]` of a list, tuple or dict; the key is a constant (or an object, by identity)."""
 
     __slots__ = ("key",)
@@ -324,13 +331,13 @@ class ItemSource(Source):
         self.key = key
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope)[self.key]  # type: ignore[union-attr]
+        return self.base.resolve(scope)[self.key]
 
     def write(self) -> str:
         return f"{self.base}[{self.key!r}]"
 
 
-class StorageSource(Source):
+class StorageSource(Step):
     """The builtin container that an instance of a subclass is: read by the methods of `kind`, whatever it overrides.
 
     It is the same object, so guards, which read containers like that anyhow, are put on `base`.
@@ -344,7 +351,7 @@ class StorageSource(Source):
         self.kind = kind
 
     def resolve(self, scope: Scope) -> Any:
-        obj = self.base.resolve(scope)  # type: ignore[union-attr]
+        obj = self.base.resolve(scope)
         return contents(obj, self.kind)
 
     def write(self) -> str:
@@ -358,7 +365,7 @@ def contents(obj: Any, kind: type) -> Any:
     return list(kind.__iter__(obj))  # type: ignore[attr-defined]
 
 
-class DictKeySource(Source):
+class DictKeySource(Step):
     """The `index`-th key of a dict, in order: reaches keys that are objects."""
 
     __slots__ = ("index",)
@@ -369,29 +376,25 @@ class DictKeySource(Source):
         self.index = index
 
     def resolve(self, scope: Scope) -> Any:
-        return list(self.base.resolve(scope))[self.index]  # type: ignore[union-attr]
+        return list(self.base.resolve(scope))[self.index]
 
     def write(self) -> str:
         return f"list({self.base})[{self.index}]"
 
 
-class TypeSource(Source):
+class TypeSource(Step):
     """`type(base)`."""
 
     __slots__ = ()
-    __match_args__ = ("base",)
-
-    def __init__(self, base: Source) -> None:
-        super().__init__(base)
 
     def resolve(self, scope: Scope) -> Any:
-        return type(self.base.resolve(scope))  # type: ignore[union-attr]
+        return type(self.base.resolve(scope))
 
     def write(self) -> str:
         return f"type({self.base})"
 
 
-class SizeSource(Source):
+class SizeSource(Step):
     """`base.size()[dim]` of a tensor."""
 
     __slots__ = ("dim",)
@@ -402,13 +405,13 @@ class SizeSource(Source):
         self.dim = dim
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).size(self.dim)  # type: ignore[union-attr]
+        return self.base.resolve(scope).size(self.dim)
 
     def write(self) -> str:
         return f"{self.base}.size()[{self.dim}]"
 
 
-class StrideSource(Source):
+class StrideSource(Step):
     """`base.stride()[dim]` of a tensor."""
 
     __slots__ = ("dim",)
@@ -419,13 +422,13 @@ class StrideSource(Source):
         self.dim = dim
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).stride(self.dim)  # type: ignore[union-attr]
+        return self.base.resolve(scope).stride(self.dim)
 
     def write(self) -> str:
         return f"{self.base}.stride()[{self.dim}]"
 
 
-class ClassAttrSource(Source):
+class ClassAttrSource(Step):
     """A name found along the MRO of the class `base`, without calling descriptors."""
 
     __slots__ = ("name",)
@@ -436,7 +439,7 @@ class ClassAttrSource(Source):
         self.name = name
 
     def resolve(self, scope: Scope) -> Any:
-        cls = self.base.resolve(scope)  # type: ignore[union-attr]
+        cls = self.base.resolve(scope)
         for parent in cls.__mro__:
             if self.name in parent.__dict__:
                 return parent.__dict__[self.name]
@@ -446,55 +449,43 @@ class ClassAttrSource(Source):
         return f"inspect.getattr_static({self.base}, {self.name!r})"
 
 
-class InstanceDictSource(Source):
+class InstanceDictSource(Step):
     """`base.__dict__`, the attributes of an instance as a dict."""
 
     __slots__ = ()
-    __match_args__ = ("base",)
-
-    def __init__(self, base: Source) -> None:
-        super().__init__(base)
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).__dict__  # type: ignore[union-attr]
+        return self.base.resolve(scope).__dict__
 
     def write(self) -> str:
         return f"{self.base}.__dict__"
 
 
-class FunctionCodeSource(Source):
+class FunctionCodeSource(Step):
     """`base.__code__` of a Python function."""
 
     __slots__ = ()
-    __match_args__ = ("base",)
-
-    def __init__(self, base: Source) -> None:
-        super().__init__(base)
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).__code__  # type: ignore[union-attr]
+        return self.base.resolve(scope).__code__
 
     def write(self) -> str:
         return f"{self.base}.__code__"
 
 
-class FunctionGlobalsSource(Source):
+class FunctionGlobalsSource(Step):
     """`base.__globals__` of a Python function."""
 
     __slots__ = ()
-    __match_args__ = ("base",)
-
-    def __init__(self, base: Source) -> None:
-        super().__init__(base)
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).__globals__  # type: ignore[union-attr]
+        return self.base.resolve(scope).__globals__
 
     def write(self) -> str:
         return f"{self.base}.__globals__"
 
 
-class FunctionDefaultSource(Source):
+class FunctionDefaultSource(Step):
     """`base.__defaults__[index]`."""
 
     __slots__ = ("index",)
@@ -505,13 +496,13 @@ class FunctionDefaultSource(Source):
         self.index = index
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).__defaults__[self.index]  # type: ignore[union-attr]
+        return self.base.resolve(scope).__defaults__[self.index]
 
     def write(self) -> str:
         return f"{self.base}.__defaults__[{self.index}]"
 
 
-class FunctionKwDefaultSource(Source):
+class FunctionKwDefaultSource(Step):
     """`base.__kwdefaults__[name]`."""
 
     __slots__ = ("name",)
@@ -522,13 +513,13 @@ class FunctionKwDefaultSource(Source):
         self.name = name
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).__kwdefaults__[self.name]  # type: ignore[union-attr]
+        return self.base.resolve(scope).__kwdefaults__[self.name]
 
     def write(self) -> str:
         return f"{self.base}.__kwdefaults__[{self.name!r}]"
 
 
-class FunctionClosureSource(Source):
+class FunctionClosureSource(Step):
     """`base.__closure__[index].cell_contents`."""
 
     __slots__ = ("index",)
@@ -539,7 +530,7 @@ class FunctionClosureSource(Source):
         self.index = index
 
     def resolve(self, scope: Scope) -> Any:
-        return self.base.resolve(scope).__closure__[self.index].cell_contents  # type: ignore[union-attr]
+        return self.base.resolve(scope).__closure__[self.index].cell_contents
 
     def write(self) -> str:
         return f"{self.base}.__closure__[{self.index}].cell_contents"

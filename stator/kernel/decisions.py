@@ -159,7 +159,7 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
         made.rows = rows
         made.unroll = min(made.unroll, max(ACCUMULATORS // rows[1], 1))
     elif made.tile is None and not collide:
-        made.windows = windows.choose(kernel, made.vector, deps)
+        made.windows = windows.choose(kernel, made.vector)
         made.unroll = 1 if made.windows is not None else made.unroll
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads

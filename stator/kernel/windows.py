@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from stator.kernel import ir
-from stator.kernel.facts import Axes
-from stator.loop.expr import Expr, scans
+from stator.loop.expr import scans
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel
 from stator.loop.scalar import FLOATS
@@ -26,7 +25,7 @@ LEFT, LOADS = 0.8, 6
 NODES = 400
 
 
-def choose(kernel: Kernel, vector: Axis | None, deps: Mapping[Expr, Axes]) -> tuple[Axis, int] | None:
+def choose(kernel: Kernel, vector: Axis | None) -> tuple[Axis, int] | None:
     """The axis that windows move along, and how many of its iterations go together."""
     if vector is None or vector not in kernel.axes or len(kernel.nodes) > NODES or not _adds(kernel):
         return None

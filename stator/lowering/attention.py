@@ -152,7 +152,7 @@ def attend(
     o = _buffer(context, out)
     sums = context.buffer(q.size[:3], contiguous(q.size[:3]), "f32")
     _launch(context, "forward", asked, {"q": q, "k": k, "v": v}, {"o": o, "l": sums}, ())
-    return _value(out, o)
+    return _value(o)
 
 
 def _is_of_each(context: Context, asked: _Call, place: Place) -> bool:
@@ -229,13 +229,13 @@ def _forward(context: Context, out: Sequence[Any], asked: _Call) -> Any:
     spares = [_buffer(context, one) for i, one in enumerate(others, 2) if i in read and _is_spare(context, one)]
     values = {"q": asked.q, "k": asked.k, "v": asked.v}
     _launch(context, "forward", asked, values, {"o": o, "l": sums}, spares)
-    made: list[Any] = [_value(result, o), _value(logs, sums) if isinstance(logs, Spec) else None]
+    made: list[Any] = [_value(o), _value(sums) if isinstance(logs, Spec) else None]
     rest = iter(spares)
     for i, one in enumerate(others, 2):
         if not isinstance(one, Spec) or i not in read:
             made.append(None if isinstance(one, Spec) else one)
         elif _is_spare(context, one):
-            made.append(_value(one, next(rest)))
+            made.append(_value(next(rest)))
         else:  # of random numbers, which lie on the host
             options = {"dtype": torch.int64, "device": torch.device(HOST)}
             made.append(call(context, "aten.zeros.default", one, ((),), options))
@@ -268,7 +268,7 @@ def _backward(
         _launch(context, "keys", asked, values, {"dk": dk, "dv": dv}, ())
     if 0 in read and EXACT not in written:
         _launch(context, "queries", asked, values, written, ())
-    made = [_value(one, buffer) for one, buffer in zip(out[:3], (dq, dk, dv), strict=True)]
+    made = [_value(buffer) for buffer in (dq, dk, dv)]
     kept = [value if i in read else None for i, value in enumerate(made)]
     return (*kept, *[None] * (len(out) - 3))
 
@@ -374,7 +374,7 @@ def _buffer(context: Context, one: Spec) -> Buffer:
     return context.buffer(size, stride, dtype, device, exact=True, opaque=known_as)
 
 
-def _value(one: Spec, buffer: Buffer) -> LazyTensor:
+def _value(buffer: Buffer) -> LazyTensor:
     value = placed(buffer.size, Place(buffer, buffer.stride))
     return over(value, buffer.opaque) if buffer.opaque else value
 

@@ -37,16 +37,16 @@ def multiply(graph: fx.Graph, device: Device) -> dict[fx.Node, fx.Node]:
         return {}
     gone: dict[fx.Node, fx.Node] = {}
     for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
-        if _is_product(node, node.args[0], node.args[1], node.meta["val"], node.args[2:]):
+        if _is_product(node.args[0], node.args[1], node.meta["val"], node.args[2:]):
             gone[node] = _convolved(graph, node)
     for node in graph.find_nodes(op="call_function", target=aten.convolution_backward.default):
         gradient, image, weight, _, *rest, mask = node.args
-        if not mask[2] and _is_product(node, image, weight, gradient.meta["val"], [None, *rest]):
+        if not mask[2] and _is_product(image, weight, gradient.meta["val"], [None, *rest]):
             gone.update(_gradients(graph, node))
     return gone
 
 
-def _is_product(node: fx.Node, image: Any, weight: Any, result: torch.Tensor, rest: Any) -> bool:
+def _is_product(image: Any, weight: Any, result: torch.Tensor, rest: Any) -> bool:
     """Whether each result is a sum over the channels of one pixel, and all of them lie side by side; without a bias."""
     bias, stride, padding, _, transposed, _, groups = rest
     read, window = image.meta["val"], weight.meta["val"]

@@ -127,7 +127,7 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, np.ndarray) or hasattr(value, "data_ptr")
 
 
-def _address(name: str, value: Any) -> int:
+def _address(value: Any) -> int:
     if isinstance(value, np.ndarray):
         return int(value.__array_interface__["data"][0])
     return int(value.data_ptr())
@@ -243,7 +243,7 @@ def _integer(parameter: Parameter, value: int) -> Argument:
 
 
 def _pointer(parameter: Parameter, name: str, value: Any) -> Argument:
-    address = _address(name, value)
+    address = _address(value)
     found = pointer_type(_element(name, value), const=parameter.is_const)
     return Argument(found, [address], [_aligned(parameter, address)], [_region(name, value)])
 

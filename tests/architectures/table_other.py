@@ -89,11 +89,6 @@ def translation(config: Any, generator: torch.Generator) -> Inputs:
     }
 
 
-def bytes_and_images(config: Any, generator: torch.Generator) -> Inputs:
-    """Token ids and images of one configuration whose image has another name for its size."""
-    return {**text(config, generator), "pixel_values": torch.randn(2, 3, 32, 32, generator=generator)}
-
-
 # -- vision ------------------------------------------------------------------------------------------------
 
 add("mobilenet_v1", "vision", "MobileNetV1ForImageClassification", images, depth_multiplier=0.25)

@@ -64,7 +64,7 @@ def wrong_dtype(x: torch.Tensor) -> Any:
     return torch.nn.functional.embedding(x, x)
 
 
-PROGRAMS = [direct, nested, chained, wrong_shapes, no_attribute, no_key, too_many, not_true]
+PROGRAMS = [direct, nested, chained, wrong_shapes, no_attribute, no_key, too_many, not_true, wrong_dtype]
 
 
 @pytest.mark.parametrize("fullgraph", [False, True])

@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stator.coverage.compare import flatten
 from tests.differential import operations
 from tests.differential.inputs import COMPLEX, FLOATS, LAYOUTS, Input
 
@@ -329,8 +328,3 @@ def shorten(program: Program, fails: Callable[[Program], bool], budget: int = 60
                 program, again = candidate, True
                 break
     return program
-
-
-def is_flat(value: Any) -> bool:
-    """Whether a value is a tensor or a flat list of tensors."""
-    return all(isinstance(leaf, Tensor) for leaf in flatten(value))

@@ -111,7 +111,7 @@ def test_files_that_texts_name_exist() -> None:
     ]
 
 
-def test_tests_stand_in_a_folder_of_their_room() -> None:
+def test_tests_are_in_the_folder_of_their_package() -> None:
     packages = {m.package for m in modules().values()} | {
         "meta", "native", "cases", "differential", "effects", "models", "architectures", "benchmarks",
     }  # fmt: skip

@@ -122,7 +122,8 @@ def load_global(tx: Machine, name: str) -> None:
 
 @opcode("STORE_GLOBAL")
 def store_global(tx: Machine, name: str) -> None:
-    tx.effects.store_global(tx.globals, name, tx.stack.pop())
+    stack: Any = tx.stack
+    tx.effects.store_global(tx.globals, name, stack.pop())
 
 
 @opcode("DELETE_GLOBAL")

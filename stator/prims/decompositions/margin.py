@@ -32,7 +32,7 @@ def _reduced(losses: Tensor, x: Tensor, reduction: int) -> Tensor:
     return cast(value, x.dtype) if value.dtype is not x.dtype else p.clone(value)
 
 
-def _share(grad: Tensor, x: Tensor, rows: Tensor, reduction: int) -> Tensor:
+def _share(grad: Tensor, rows: Tensor, reduction: int) -> Tensor:
     """The gradient that each pair of classes of a row receives, as a column."""
     grad = cast(grad, rows.dtype)
     column = p.view(p.clone(grad), [-1, 1]) if grad.dim() else p.view(p.clone(grad), [1, 1])
@@ -93,7 +93,7 @@ def multi_margin_loss_backward(
     if x.numel() == 0:
         return NotImplemented
     found = _margins(x, target, margin, weight)
-    share = _share(grad, x, found.rows, reduction)
+    share = _share(grad, found.rows, reduction)
     if found.weights is not None:
         share = p.mul(share, found.weights)
     slope = p.where(found.near, share if power == 1 else p.mul(p.mul(found.margins, 2.0), share), 0.0)
@@ -144,4 +144,4 @@ def multilabel_margin_loss_backward(
     near = p.to_copy(p.gt(found.margins, 0.0), dtype=found.rows.dtype)
     taken = p.sum_(p.where(found.listed, p.sum_(near, [2], True), 0.0), [1])
     slope = p.sub(p.sum_(near, [1]), taken)
-    return _given_back(p.mul(slope, _share(grad, x, found.rows, reduction)), x)
+    return _given_back(p.mul(slope, _share(grad, found.rows, reduction)), x)

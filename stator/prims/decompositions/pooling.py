@@ -177,19 +177,19 @@ def _adaptive_sums(x: Tensor, places: Sequence[int]) -> Tensor:
     """The sums of the windows that cover the last dims, in eager's order where they are short: row by row."""
     dims = [(d, x.shape[d], n) for d, n in enumerate(places, -len(places)) if x.shape[d] != n]
     if math.prod([_longest(extent, n) for _, extent, n in dims]) > w.WRITTEN_OUT:
-        for dim in dims:
-            positions, counts = _covered(*dim, x.device)
-            x = w.gathered(x, dim[0], positions, [(counts, None)])
+        for dim, extent, n in dims:
+            positions, counts = _covered(extent, n, x.device)
+            x = w.gathered(x, dim, positions, [(counts, None)])
         return x
     terms = [x]
-    for dim in reversed(dims):  # along the last dim elements lie apart: it comes first, while x is small
-        positions, counts = _covered(*dim, x.device)
-        found = [w.gathered_terms(term, dim[0], positions, [(counts, None)]) for term in terms]
+    for dim, extent, n in reversed(dims):  # along the last dim elements lie apart: it comes first, while x is small
+        positions, counts = _covered(extent, n, x.device)
+        found = [w.gathered_terms(term, dim, positions, [(counts, None)]) for term in terms]
         terms = [term for row in zip(*found, strict=True) for term in row]
     return w.total(terms)
 
 
-def _covered(dim: int, extent: int, places: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _covered(extent: int, places: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The positions in each window, and which of them lie in it; the table of a dim's windows has a row for each."""
     first, end = _bounds(extent, places, device)
     at = p.add(first, p.unsqueeze(iota(_longest(extent, places), device), 1))

@@ -34,14 +34,8 @@ def from_zero(x: Tensor) -> Tensor:
     return p.add(x, 0.0) if x.dtype.is_floating_point else x
 
 
-def moved_last(x: Tensor, dim: int) -> Tensor:
-    """The dim as the last one."""
-    dim %= x.dim()
-    return x if dim == x.dim() - 1 else p.permute(x, [*[d for d in range(x.dim()) if d != dim], dim])
-
-
 def moved_back(x: Tensor, dim: int) -> Tensor:
-    """The last dim as dim `dim`; `moved_last` the other way."""
+    """The last dim as dim `dim`."""
     dim %= x.dim()
     if dim == x.dim() - 1:
         return x

@@ -286,9 +286,9 @@ class _BlockScheduler:
             level = max(level, access.level + (not isinstance(access.where, Operation)))
         match operation.op:
             case "for":
-                bodies = self.loop(operation, level)
+                bodies = self.loop(operation)
             case "while":
-                bodies = self.while_(operation, level)
+                bodies = self.while_(operation)
             case _:
                 into = [self.target(result) for result in operation.results]
                 bodies = [_BlockScheduler(self.scheduler).run(region, (), into) for region in operation.regions]
@@ -325,7 +325,7 @@ class _BlockScheduler:
         self.note([value], level, nest)
         self.keep([value], nest)
 
-    def loop(self, operation: Operation, level: int) -> list[Body]:
+    def loop(self, operation: Operation) -> list[Body]:
         (region,) = operation.regions
         args = region.args[1:]
         into = [self.target(arg) for arg in args]
@@ -335,7 +335,7 @@ class _BlockScheduler:
                 self.scheduler.buffers[result] = buffer
         return [_BlockScheduler(self.scheduler).run(region, args, into)]
 
-    def while_(self, operation: Operation, level: int) -> list[Body]:
+    def while_(self, operation: Operation) -> list[Body]:
         test, body = operation.regions
         into = [self.target(arg) for arg in test.args]
         self.start(operation.operands, into)

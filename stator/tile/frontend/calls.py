@@ -119,7 +119,7 @@ def _is_library(function: Any) -> bool:
 # ---- jit functions
 
 
-def bind(source: Source, function: jit_callable, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+def bind(source: Source, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by the names of parameters, with defaults."""
     signature = inspect.signature(source.function)
     try:
@@ -146,7 +146,7 @@ def _scope(source: Source, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _call_jit(g: Generator, function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
     source: Source = function.source
-    arguments = _scope(source, bind(source, function, args, named))
+    arguments = _scope(source, bind(source, args, named))
     if len(g.session.generators) >= DEPTH:
         raise InvalidUse(f"{source.name} calls itself without end", "kernels have no recursion: write a loop")
     if function.noinline:

@@ -103,10 +103,10 @@ def visit_comprehension(g: Generator, node: ast.ListComp) -> Any:
 
 @expression(ast.BinOp)
 def visit_binary(g: Generator, node: ast.BinOp) -> Any:
-    return binary(g, node.op, g.evaluate(node.left), g.evaluate(node.right))
+    return binary(node.op, g.evaluate(node.left), g.evaluate(node.right))
 
 
-def binary(g: Generator, op: ast.operator, left: Any, right: Any) -> Any:
+def binary(op: ast.operator, left: Any, right: Any) -> Any:
     """An operator between two values."""
     if type(op) not in _BINARY:
         raise InvalidUse("kernels cannot use @", _INSTEAD["@"])

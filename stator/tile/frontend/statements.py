@@ -99,7 +99,7 @@ def visit_augmented(g: Generator, node: ast.AugAssign) -> None:
     if not isinstance(node.target, ast.Name):
         raise g.unsupported(node.target, "an assignment to elements or attributes", "assign to a name")
     left = g.evaluate(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
-    g.define(node.target.id, binary(g, node.op, left, g.evaluate(node.value)))
+    g.define(node.target.id, binary(node.op, left, g.evaluate(node.value)))
 
 
 @statement(ast.Assert)

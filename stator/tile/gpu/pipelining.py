@@ -263,7 +263,7 @@ class _Loop:
         builder = gpu_builder(self.function, Block())
         counter, made = self.loop.operands[0].type, Block()
         distance = self.number(builder, self.stages - 1, counter, self.loop)
-        ahead, early = self.prologue(builder, counter)
+        ahead, early = self.prologue(builder)
         zero, first = [self.number(builder, slot, Type(I32), self.loop) for slot in (0, self.stages - 1)]
         extra = [builder.value(value.type, value.name) for value in ahead]
         waiting = [[builder.value(value.type, value.name) for value in turn] for turn in early]
@@ -290,7 +290,7 @@ class _Loop:
     def number(builder: IRBuilder, value: int, type_: Type, like: Operation) -> Value:
         return builder.emit("constant", [], {"value": value, "type": type_}, location=like.location)[0]
 
-    def prologue(self, builder: IRBuilder, counter: Type) -> tuple[list[Value], list[list[Value]]]:
+    def prologue(self, builder: IRBuilder) -> tuple[list[Value], list[list[Value]]]:
         """Buffers, and the copies of the first turns; the carried values behind them, and the scalars of each turn."""
         for copied in self.copied:
             type_ = copied.load.result.type

@@ -13,7 +13,6 @@ from typing import Any
 from stator.tile.errors import InvalidUse
 from stator.tile.language.context import active, emit, emit_all
 from stator.tile.language.promotion import (
-    bitcast_to,
     broadcast_all,
     broadcast_to,
     cast_to,
@@ -258,8 +257,3 @@ def where(condition: Any, x: Any, y: Any) -> tensor:
     first, second = broadcast_all([x, y]) if _same_pointers(x, y) else promote(x, y)
     holds, first, second = broadcast_all([holds, first, second])
     return emit("select", holds, first, second, type=first.type)
-
-
-def bits_as(x: tensor, type: Any) -> tensor:
-    """The bits of a tensor as another dtype."""
-    return bitcast_to(x, type)

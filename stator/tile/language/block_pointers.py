@@ -29,7 +29,7 @@ from stator.tile.language.memory import (
 from stator.tile.language.promotion import broadcast_all, broadcast_to, cast_to, to_tensor
 from stator.tile.language.shapes import arange, expand_dims, full
 from stator.tile.language.static import base_type, base_value, unwrap
-from stator.tile.language.types import block_type, dtype, int32, int64, pointer_type
+from stator.tile.language.types import block_type, dtype, int32, int64
 from stator.tile.language.values import sequence, shape_of, tensor, tuple
 
 
@@ -403,8 +403,3 @@ def load_tensor_descriptor(desc: Any, offsets: Any) -> tensor:
 def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> None:
     """Writes a block of a descriptor at some offsets."""
     desc.store(offsets, value)
-
-
-def descriptor_base(element: dtype) -> dtype:
-    """The type of the base of a descriptor that a launch passes."""
-    return pointer_type(element)

@@ -15,7 +15,7 @@ from stator.tile.errors import InvalidUse
 from stator.tile.language.arithmetic import logical_not, logical_or
 from stator.tile.language.context import active, emit, emit_all
 from stator.tile.language.promotion import broadcast_all, broadcast_to, cast_to, to_tensor
-from stator.tile.language.static import base_value, constexpr, unwrap
+from stator.tile.language.static import unwrap
 from stator.tile.language.types import as_dtype, int1, int32
 from stator.tile.language.values import sequence, shape_of, tensor, tuple
 
@@ -144,10 +144,3 @@ def map_elementwise(scalar_fn: Callable[..., Any], *args: Any, pack: Any = 1) ->
         "map_elementwise is not supported: the tile IR has no operation that runs a function for each element",
         "write the function for whole blocks, and choose between results with tl.where",
     )
-
-
-def to_constexpr(value: Any) -> constexpr:
-    """A constexpr of a value that is known while compiling."""
-    if isinstance(value, base_value) and not isinstance(value, constexpr):
-        raise InvalidUse(f"{value} is not known while compiling")
-    return constexpr(value)

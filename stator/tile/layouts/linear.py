@@ -177,7 +177,7 @@ class Layout:
         if found is None:
             if other.shape != self.shape:
                 raise LayoutError(f"{self} and {other} are of different shapes")
-            found = _move(self.columns[: len(self.register)], self.columns, other, len(self.lane), len(self.warp))
+            found = _move(self.columns[: len(self.register)], self.columns, other, len(self.lane))
             self._moves[other] = found
         return found
 
@@ -335,7 +335,7 @@ class Move:
         return self.within_thread and not any(column.register for column in self.lane + self.warp)
 
 
-def _move(registers: Sequence[int], columns: Sequence[int], other: Layout, lanes: int, warps: int) -> Move:
+def _move(registers: Sequence[int], columns: Sequence[int], other: Layout, lanes: int) -> Move:
     """Each bit goes where the least moves: into registers of the same thread, of the same warp, of any."""
     count = len(other.register)
     reach = [Span(other.columns[:count]), Span(other.columns[: count + LANES]), Span(other.columns)]

@@ -16,7 +16,6 @@ from stator.tile.ir.types import BF16, I32, Element
 from stator.tile.nvidia.places import Places, bits_of
 
 SHARED = "@shared"
-ALL_LANES = "i32 -1"
 #: 16 bytes are left out behind so many of an exchange, so that rows do not fall on the same banks.
 _ROW, _GAP = 128, 16
 _WIDEST = 16

@@ -105,7 +105,7 @@ def run_engine(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> 
     refuse_mapped(tx, "the gradient")
     if ask(tx, torch.is_anomaly_enabled).truth(tx):
         raise GraphBreak("gradients are computed in anomaly mode, which looks at each of them")
-    again = tx.graph.regions or getattr(tx.session.options, "activation_memory_budget", 1.0) < 1.0
+    again = tx.graph.regions or tx.session.options.activation_memory_budget < 1.0
     if again or (not given["create_graph"].truth(tx) and recorded(tx) > MOST_RECORDED):
         raise GraphBreak("gradients for which something is to be computed again: forward and backward are two graphs")
     outputs = tensors(tx, given["t_outputs"])

@@ -58,7 +58,6 @@ _CALL = torch.nn.Module.__call__
 _CALL_IMPL = torch.nn.Module._call_impl
 _GETATTR = torch.nn.Module.__getattr__
 _SETATTR = torch.nn.Module.__setattr__
-_DELATTR = torch.nn.Module.__delattr__
 
 
 @value_class

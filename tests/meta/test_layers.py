@@ -62,7 +62,7 @@ def table() -> dict[str, tuple[set[str] | None, bool]]:
     return found
 
 
-ROOMS = table()
+LAYERS = table()
 
 
 def inner(module: Module) -> list[Import]:
@@ -70,22 +70,22 @@ def inner(module: Module) -> list[Import]:
 
 
 def test_the_table_was_read() -> None:
-    assert set(ROOMS) >= {"base", "bytecode", "capture", "aot", "lowering", "loop", "codegen", "runtime", "driver"}
-    assert ROOMS["base"] == (set(), True)
-    assert ROOMS["lowering"][0] == {"base", "fake", "graphs", "loop", "prims", "sizes"}
-    assert ROOMS["tile"] == ({"base", "runtime", "sizes", "targets"}, True)
-    assert ROOMS["driver"][0] is None
-    assert ROOMS["kernel"] == ({"base", "loop", "sizes"}, True)
+    assert set(LAYERS) >= {"base", "bytecode", "capture", "aot", "lowering", "loop", "codegen", "runtime", "driver"}
+    assert LAYERS["base"] == (set(), True)
+    assert LAYERS["lowering"][0] == {"base", "fake", "graphs", "loop", "prims", "sizes"}
+    assert LAYERS["tile"] == ({"base", "runtime", "sizes", "targets"}, True)
+    assert LAYERS["driver"][0] is None
+    assert LAYERS["kernel"] == ({"base", "loop", "sizes"}, True)
     assert len(modules()) > 10 and sum(len(inner(m)) for m in modules().values()) > 10
 
 
-def test_every_folder_is_a_room_of_the_table() -> None:
-    assert {m.package for m in modules().values()} - TOP <= set(ROOMS)
+def test_every_package_is_in_the_table() -> None:
+    assert {m.package for m in modules().values()} - TOP <= set(LAYERS)
 
 
 def refused(module: Module, target: str) -> bool:
     """Whether the table forbids `module` to import `target`, a dotted name of the package."""
-    may, _ = ROOMS.get(module.package, (None, False))
+    may, _ = LAYERS.get(module.package, (None, False))
     package = target.split(".")[1] if "." in target else "stator"
     if package == module.package or (
         package == "_native" and module.package in {"aot", "capture", "recording", "runtime", "targets", "tile"}
@@ -96,17 +96,17 @@ def refused(module: Module, target: str) -> bool:
     return may is not None and package not in may
 
 
-def test_a_room_imports_only_what_the_table_allows() -> None:
+def test_a_package_imports_only_what_the_table_allows() -> None:
     wrong = [
         f"{m.where}:{i.line} imports {i.target}" for m in modules().values() for i in inner(m) if refused(m, i.target)
     ]
     assert not wrong, "\n".join(wrong)
 
 
-def test_rooms_without_torch_do_not_import_it() -> None:
+def test_packages_without_torch_do_not_import_it() -> None:
     wrong = []
     for module in modules().values():
-        if ROOMS.get(module.package, (None, False))[1]:
+        if LAYERS.get(module.package, (None, False))[1]:
             early = [i for i in module.imports() if i.target.split(".")[0] == "torch" and i.when == "import"]
             wrong += [f"{module.where}:{i.line} imports {i.target} while it is imported" for i in early]
     assert not wrong, "\n".join(wrong)
@@ -122,7 +122,7 @@ def test_base_is_standard_library_only() -> None:
 def test_imports_are_at_the_top() -> None:
     wrong = []
     for module in modules().values():
-        late = OPTIONAL | (NEEDS_TORCH if ROOMS.get(module.package, (None, False))[1] else set())
+        late = OPTIONAL | (NEEDS_TORCH if LAYERS.get(module.package, (None, False))[1] else set())
         for item in module.imports():
             names = {item.target, item.target.split(".")[0]}
             if item.target == "." or (item.when == "function" and not names & late):
