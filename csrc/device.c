@@ -21,13 +21,19 @@ enum { HIDDEN = 2 }; /* parameters that the compiler adds: memory for scratch an
 /* Blocks along each of the three dimensions of a grid. */
 static const int64_t MOST_BLOCKS[] = {INT32_MAX, UINT16_MAX, UINT16_MAX};
 
-/* What the driver is told of a launch, as it lays it out; without attributes. Given so, a launch takes the driver less
+/* What the driver is told of a launch, as it lays it out. Given so, a launch takes the driver less
  * time than with a parameter for each part of it. */
 typedef struct {
     unsigned blocks[3], threads[3], shared;
     void *stream, *attributes;
     unsigned attribute_count;
 } Configuration;
+
+/* One of the attributes, as the driver lays it out. */
+typedef struct {
+    int32_t kind, unused, value[16];
+} Attribute;
+enum { OVERLAPS = 6 }; /* the stream's order is kept by the kernel: it waits for the one before it */
 
 typedef int (*LaunchFunction)(const Configuration *configuration, void *function, void **parameters, void **extra);
 typedef int (*GetContext)(void **context);
@@ -50,7 +56,7 @@ struct DeviceCode {
     Py_ssize_t limit_count;
     Extent *counted;      /* what is counted to, … */
     int64_t *limits;      /* … and from where on 32 bits do not hold it */
-    int32_t device;
+    int32_t device, overlaps;
     LaunchFunction launch;
     GetContext get_context;
     SetContext set_context;
@@ -99,10 +105,13 @@ int device_call(const DeviceCall *call, const unsigned *grid, void *parameters, 
     if (status == 0) status = ((GetContext)(uintptr_t)call->get_context)(&before);
     if (status == 0 && before != context) status = set_context(context);
     if (status != 0) return status;
+    Attribute overlaps = {.kind = OVERLAPS, .value = {1}};
     const Configuration configuration = {.blocks = {grid[0], grid[1], grid[2]},
                                          .threads = {call->threads, 1, 1},
                                          .shared = call->shared,
-                                         .stream = stream};
+                                         .stream = stream,
+                                         .attributes = call->overlaps ? &overlaps : NULL,
+                                         .attribute_count = call->overlaps != 0};
     status = ((LaunchFunction)(uintptr_t)call->launch)(&configuration, (void *)(uintptr_t)call->function, NULL, packed);
     if (!stays_in(before, context, call->device)) set_context(before);
     return status;
@@ -125,7 +134,8 @@ int device_launch(DeviceCode *code, void *const *pointers) {
     const DeviceCall call = {.launch = (uintptr_t)code->launch, .get_context = (uintptr_t)code->get_context,
                              .set_context = (uintptr_t)code->set_context, .stream = (uintptr_t)code->stream,
                              .function = (uintptr_t)function, .context = (uintptr_t)code->context,
-                             .device = code->device, .threads = binary->threads, .shared = binary->shared};
+                             .device = code->device, .threads = binary->threads, .shared = binary->shared,
+                             .overlaps = code->overlaps};
     return device_call(&call, blocks, parameters, nbytes);
 }
 
@@ -222,13 +232,13 @@ static int read_grid(DeviceCode *code, PyObject *grid) {
 }
 
 static int read_code(DeviceCode *code, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"name", "aligned", "sizes", "grid", "limits", "rounds", "device", "driver", "build",
-                            "refused", NULL};
+    static char *names[] = {"name", "aligned", "sizes", "grid", "limits", "rounds", "overlaps", "device", "driver",
+                            "build", "refused", NULL};
     PyObject *name, *aligned, *grid, *limits, *rounds, *make, *refused;
     unsigned long long launch, get, set, stream;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!nOO!O!i(KKKK)OO:device_kernel", names, &name, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!nOO!O!pi(KKKK)OO:device_kernel", names, &name, &PyTuple_Type,
                                      &aligned, &code->size_count, &grid, &PyTuple_Type, &limits, &PyTuple_Type, &rounds,
-                                     &code->device, &launch, &get, &set, &stream, &make, &refused)) {
+                                     &code->overlaps, &code->device, &launch, &get, &set, &stream, &make, &refused)) {
         return -1;
     }
     code->name = Py_NewRef(name);

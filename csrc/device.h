@@ -26,6 +26,7 @@ typedef struct {
     uint64_t launch, get_context, set_context, stream, function, context;
     int32_t device;
     unsigned threads, shared;
+    int32_t overlaps; /* whether it may be begun while the kernel before it ends, for which it waits itself */
 } DeviceCall;
 
 /* Launches it on torch's current stream, with parameters as they lie in memory; 0, or the driver's status. */

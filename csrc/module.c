@@ -8,7 +8,7 @@ static PyMethodDef methods[] = {
     {"load_kernels", native_load_kernels, METH_VARARGS,
      "load_kernels(path, names): the named kernels of a shared library."},
     {"device_kernel", (PyCFunction)(void (*)(void))native_device_kernel, METH_VARARGS | METH_KEYWORDS,
-     "device_kernel(name, aligned, sizes, grid, limits, rounds, device, driver, build, refused): a kernel that a device runs."},
+     "device_kernel(name, aligned, sizes, grid, limits, rounds, overlaps, device, driver, build, refused): a kernel that a device runs."},
     {"tensor_facts", native_tensor_facts, METH_O,
      "tensor_facts(tensor): (sizes, strides, dtype number, device number, dispatch keys, requires_grad)."},
     {"tensor_access", native_tensor_access, METH_NOARGS,

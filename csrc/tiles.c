@@ -299,7 +299,7 @@ static PyObject *make_entry(PyObject *told) {
                           &function, &context, &threads, &shared)) {
         return NULL;
     }
-    DeviceCall call = {driver[0], driver[1], driver[2], driver[3], function, context, 0, threads, shared};
+    DeviceCall call = {driver[0], driver[1], driver[2], driver[3], function, context, 0, threads, shared, 0};
     return Py_BuildValue("(OOOOy#)", kernel, captured, name, refused, &call, (Py_ssize_t)sizeof call);
 }
 

@@ -98,6 +98,7 @@ def device_kernel(
     grid: Any,
     limits: tuple[tuple[Any, int], ...],
     rounds: tuple[int, ...],
+    overlaps: bool,
     device: int,
     driver: tuple[int, int, int, int],
     build: Callable[[bool, bool, bool], tuple[int, ...]],

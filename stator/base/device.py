@@ -86,6 +86,7 @@ class Device:
     packed_convolutions: bool = False  # whether PyTorch's convolutions copy their operands into an order of their own
     pads_products: bool = False  # whether PyTorch's products of half types are slow where sizes are no multiples of 8
     wide_products: bool = False  # whether PyTorch gives products of half types in float32, faster than those of float32
+    overlaps: bool = False  # whether a kernel may be begun while the one before it ends, and waits for that itself
     assembly: str = ""  # the language of instructions that kernels may have in their text; "" where they have none
     convolves_innermost: bool = False  # whether PyTorch's convolutions of half types want the channel innermost
     double_scans: bool = False  # whether eager scans float32 in float64

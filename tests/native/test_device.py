@@ -43,6 +43,7 @@ class Driver:
     launches: list[tuple[Any, ...]] = field(default_factory=list)
     built: list[tuple[bool, bool]] = field(default_factory=list)
     contexts: list[int] = field(default_factory=list)
+    attributes: list[tuple[int, ...]] = field(default_factory=list)
     current: int = CONTEXT
     status: int = 0
     wide: int = 0
@@ -55,7 +56,9 @@ class Driver:
         told = configuration[0]
         self.wide = function & 2
         assert not parameters and (packed[0], packed[2], packed[4]) == (1, 2, None)
-        assert (*told.block,)[1:] == (1, 1) and not told.attributes and not told.count
+        assert (*told.block,)[1:] == (1, 1) and bool(told.attributes) == bool(told.count)
+        words = (ctypes.c_int32 * (18 * told.count)).from_address(told.attributes) if told.count else ()
+        self.attributes.append(tuple(words))
         data = ctypes.string_at(packed[1], ctypes.c_size_t.from_address(packed[3]).value)
         given = list(struct.unpack(self.layout, data))
         self.launches.append((function, tuple(told.grid), told.block[0], told.shared, told.stream, given[:-2]))
@@ -96,8 +99,9 @@ class Driver:
         aligned: tuple[bool, ...] = (True, True),
         rounds: tuple[int, ...] = (),
         device: int = 3,
+        overlaps: bool = False,
     ) -> Kernel:
-        given = "mine", aligned, sizes, grid, limits, rounds
+        given = "mine", aligned, sizes, grid, limits, rounds, overlaps
         return device_kernel(*given, device, self.addresses, self.build, self.refused)
 
 
@@ -114,6 +118,13 @@ def test_a_launch_takes_addresses_on_the_stream_of_its_device(driver: Driver) ->
     assert first == (0x1000, (5, 1, 1), 128, 64, 0x703, [0x100, 0x200])
     assert second[-1] == [0x110, 0x220]
     assert driver.built == [(False, False, False)]  # once
+
+
+def test_a_kernel_that_waits_itself_may_begin_before_the_one_in_front_has_ended(driver: Driver) -> None:
+    """The driver is told by an attribute: its number, and whether it holds."""
+    for overlaps in (False, True):
+        driver.kernel(overlaps=overlaps)(0x100, 0x200)
+    assert driver.attributes == [(), (6, 0, 1, *[0] * 15)]
 
 
 def test_sizes_that_are_multiples_of_16_have_a_binary() -> None:
@@ -212,7 +223,7 @@ def test_what_is_raised_while_it_is_built_is_raised(driver: Driver) -> None:
     def refused(anywhere: bool, wide: bool, round: bool) -> tuple[int, ...]:
         raise KeyError("no compiler")
 
-    kernel = device_kernel("mine", (True,), 0, 1, (), (), 0, driver.addresses, refused, driver.refused)
+    kernel = device_kernel("mine", (True,), 0, 1, (), (), False, 0, driver.addresses, refused, driver.refused)
     with pytest.raises(KeyError, match="no compiler"):
         kernel(0x100)
 

@@ -15,6 +15,7 @@ from stator.targets.cpu import record as host
 from stator.targets.cuda import record as gpu
 
 H200 = {
+    "major": 9,
     "name": "NVIDIA H200", "multi_processor_count": 132, "L2_cache_size": 60 << 20, "regs_per_multiprocessor": 1 << 16,
 }  # fmt: skip
 
@@ -64,3 +65,12 @@ def test_a_gpu(monkeypatch: pytest.MonkeyPatch, more: dict[str, int], bandwidth:
     found = gpu._read.__wrapped__(0)
     assert (found.kind, found.name, found.cores, found.programs, found.lanes) == ("cuda", "NVIDIA H200", 132, 528, 128)
     assert found.row_elements == 8192 and found.bandwidth == pytest.approx(bandwidth, rel=0.01)
+
+
+@pytest.mark.parametrize(("major", "overlaps"), [(8, False), (9, True), (10, True)])
+def test_a_gpu_begins_a_kernel_before_the_one_in_front_has_ended(
+    monkeypatch: pytest.MonkeyPatch, major: int, overlaps: bool
+) -> None:
+    properties = SimpleNamespace(**H200 | {"major": major})
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: properties)
+    assert gpu._read.__wrapped__(0).overlaps is overlaps

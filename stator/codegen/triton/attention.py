@@ -33,10 +33,10 @@ def attention_text(plan: AttentionPlan, name: str) -> str:
     return _PRINTERS[plan.attention.kind](plan, name).text()
 
 
-def attention_launch(plan: AttentionPlan, name: str, warp: int) -> str:
-    """What launches of it need to know."""
+def attention_launch(plan: AttentionPlan, name: str, warp: int, more: Mapping[str, object]) -> str:
+    """What launches of it need to know; `more` are options of the compiler."""
     params, symbols = plan.kernel.params, plan.kernel.symbols
-    options: dict[str, object] = {"num_warps": plan.threads // warp, "num_stages": plan.rows.stages}
+    options: dict[str, object] = {"num_warps": plan.threads // warp, "num_stages": plan.rows.stages, **more}
     options["enable_reflect_ftz"] = True  # of shares that are summed to one, tiny ones may be nothing
     if not symbols:
         return launch_entry(name, params, plan.programs, options)

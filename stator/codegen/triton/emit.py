@@ -12,7 +12,7 @@ from typing import TypeAlias
 from stator.base.device import Device
 from stator.codegen.triton.attention import attention_launch, attention_text
 from stator.codegen.triton.instructions import INSTRUCTIONS
-from stator.codegen.triton.launches import launch_text
+from stator.codegen.triton.launches import OVERLAPS, launch_text
 from stator.codegen.triton.matmul import HELPERS, matmul_launch, matmul_text
 from stator.codegen.triton.operators import ONLINE, PREAMBLE
 from stator.codegen.triton.printer import function_text
@@ -45,25 +45,33 @@ def emit(
     functions: list[ir.Function] = []
     texts: list[str] = []
     launches: list[str] = []
+    more: dict[str, object] = {OVERLAPS: True} if device.overlaps else {}
     for plan, name in zip(plans, names or map(kernel_name, range(len(kernels))), strict=True):
         if isinstance(plan, AttentionPlan):
             texts.append(attention_text(plan, name))
-            launches.append(attention_launch(plan, name, device.warp))
+            launches.append(attention_launch(plan, name, device.warp, more))
         elif isinstance(plan, Matmul):
             functions.append(tiles(plan, name))
             texts.append(matmul_text(plan, functions[-1]))
-            launches.append(matmul_launch(plan, functions[-1], device.warp))
+            launches.append(matmul_launch(plan, functions[-1], device.warp, more))
         else:
             functions.append(blocks(plan, name))
             texts.append(function_text(functions[-1], plan.stages))
-            launches.append(launch_text(functions[-1], device.warp))
+            launches.append(launch_text(functions[-1], device.warp, more=more))
     if any(isinstance(statement, ir.Online) for function in functions for statement in ir.walk(function.body)):
         parts.append(ONLINE)
     if any(isinstance(plan, Matmul) for plan in plans):
         parts.append(HELPERS)
     for function in functions if check else ():
         verify(function)
+    texts = [_waiting(text) for text in texts] if device.overlaps else texts
     return "\n\n".join([*parts, *texts, "\n".join(["LAUNCHES = {", *launches, "}\n"])])
+
+
+def _waiting(text: str) -> str:
+    """A kernel that first waits for the one before it: its blocks may be there while that one's are ending."""
+    head, end, body = text.partition("):\n")
+    return f"{head}{end}    _after_previous()\n{body}"
 
 
 def plan_of(kernel: Kernel, device: Device, shape: Shape | None = None) -> Matmul | AttentionPlan | BlockPlan:

@@ -9,6 +9,13 @@ from __future__ import annotations
 
 PTX = """\
 @triton.jit
+def _after_previous():
+    # From here on the kernel that was queued before has ended, and all that it wrote is there.
+    nothing = tl.full([], 0, tl.int32)
+    tl.inline_asm_elementwise("griddepcontrol.wait; mov.b32 $0, $1;", "=r,r", [nothing], tl.int32, False, 1)
+
+
+@triton.jit
 def _signed(a, dtype: tl.constexpr):
     # The instruction itself. LLVM takes -1 or 0 for a flag, and makes bfloat16 of the flag: 1 or 0. In a formula by the
     # absolute value, ptxas takes that to be positive, which it is not of the lowest number.
@@ -110,6 +117,11 @@ def _double_whole_64(a):
 """
 
 PLAIN = """\
+@triton.jit
+def _after_previous():
+    pass
+
+
 @triton.jit
 def _signed(a, dtype: tl.constexpr):
     return a.to(dtype)

@@ -19,6 +19,8 @@ from stator.loop.magnitude import reach
 from stator.sizes import Extent, Size, Symbol
 from stator.sizes.writing import postfix
 
+#: Triton's name of the option for a kernel that is begun while the one before it ends.
+OVERLAPS = "launch_pdl"
 #: What sizes are multiples of in binaries of their own: elements of any dtype in a vector.
 ROUND = 16
 

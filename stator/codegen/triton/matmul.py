@@ -51,9 +51,9 @@ def matmul_text(plan: Matmul, function: ir.Function) -> str:
     return _Printer(plan, function).text()
 
 
-def matmul_launch(plan: Matmul, function: ir.Function, warp: int) -> str:
-    """What launches of it need to know."""
-    return launch_text(function, warp, plan.programs, {"num_stages": plan.tiling.stages})
+def matmul_launch(plan: Matmul, function: ir.Function, warp: int, more: Mapping[str, object]) -> str:
+    """What launches of it need to know; `more` are options of the compiler."""
+    return launch_text(function, warp, plan.programs, {"num_stages": plan.tiling.stages, **more})
 
 
 class _Printer(Printer):

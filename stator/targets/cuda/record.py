@@ -19,6 +19,8 @@ from stator.targets.cuda.platform import NVIDIA, Platform, current
 from stator.targets.cuda.toolchain import KIND, number
 from stator.targets.cuda.worker import SHARED_BYTES
 
+#: The first of NVIDIA's architectures that begins a kernel while the one before it ends.
+OVERLAPPING = 9
 #: Of a window that a kernel of ours convolves each channel with.
 DEPTHWISE_TAPS = 49
 
@@ -36,7 +38,7 @@ def typical(cores: int = 0, platform: Platform = NVIDIA) -> Device:
         shared_bytes=SHARED_BYTES[90], product_rate=9.9e14,
         assembly=platform.assembly, convolves_innermost=platform is NVIDIA, pads_products=platform is NVIDIA,
         depthwise_taps=DEPTHWISE_TAPS if platform is NVIDIA else 0, wide_products=platform is NVIDIA,
-        atomics=platform.atomics,
+        atomics=platform.atomics, overlaps=platform is NVIDIA,
     )  # fmt: skip
 
 
@@ -57,7 +59,7 @@ def _read(number: int) -> Device:
     pins = getattr(found, "memory_bus_width", 0) / 8 * getattr(found, "memory_clock_rate", 0) * 1e3
     return replace(
         plain, name=found.name, cache_bytes=found.L2_cache_size, row_elements=_row(found.regs_per_multiprocessor),
-        bandwidth=2 * pins or plain.bandwidth,
+        bandwidth=2 * pins or plain.bandwidth, overlaps=plain.overlaps and found.major >= OVERLAPPING,
     )  # fmt: skip
 
 

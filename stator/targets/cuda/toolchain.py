@@ -101,8 +101,9 @@ def _kernels(unit: Unit, device: int, store: Store, options: Options) -> Iterato
     for source, key in zip(sources, keys, strict=True):
         launch = source.launch
         geometry = launch["aligned"], len(launch["sizes"]), launch["grid"], launch["limits"], launch.get("rounds", ())
+        place = bool(launch["options"].get("launch_pdl")), device  # Triton's name of an overlap
         build = partial(_loaded, source, key, store, device)
-        yield source.name, device_kernel(source.name, *geometry, device, driver.launching(), build, driver.refused)
+        yield source.name, device_kernel(source.name, *geometry, *place, driver.launching(), build, driver.refused)
 
 
 def _sources(unit: Unit, device: int, compiler: str) -> list[Source]:
