@@ -298,6 +298,26 @@ PyObject *native_scratch_blocks(PyObject *module, PyObject *args) {
     return found;
 }
 
+/* scratch_move(device, from, to): calls on a stream get the largest block of another one, if it is larger than all of
+ * theirs; the others of that one go back.
+ */
+PyObject *native_scratch_move(PyObject *module, PyObject *args) {
+    int device;
+    unsigned long long from, to;
+    Block *best = NULL;
+    if (!PyArg_ParseTuple(args, "iKK:scratch_move", &device, &from, &to)) return NULL;
+    for (Py_ssize_t i = 0; i < pool.count; i++) {
+        Block *block = &pool.free[i];
+        bool known = block->device == device && (block->stream == (void *)(uintptr_t)from || block->stream == (void *)(uintptr_t)to);
+        if (known && (best == NULL || block->nbytes > best->nbytes)) best = block;
+    }
+    if (best != NULL) best->stream = (void *)(uintptr_t)to;
+    PyObject *rest = Py_BuildValue("(iK)", device, from);
+    PyObject *done = rest ? native_scratch_forget(module, rest) : NULL;
+    Py_XDECREF(rest);
+    return done;
+}
+
 /* scratch_forget(device, stream): gives that memory back. */
 PyObject *native_scratch_forget(PyObject *module, PyObject *args) {
     (void)module;

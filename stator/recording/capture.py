@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from stator._native import Place, Recording, storage_of
-from stator.recording.lanes import Lane, blocks_of
+from stator.recording.lanes import Lane, blocks_of, take_over
 from stator.recording.users import heed_users
 from stator.sizes.strides import span
 
@@ -74,6 +74,7 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     raises, or the device.
     """
     check_sharing(request, inputs)
+    take_over(lane)
     # What a recording keeps would lie in pieces of memory that earlier calls have left, which then are kept whole.
     lane.recorder.release(lane.number)
     given = [_static(value) if i in request.copied else value for i, value in enumerate(inputs)]

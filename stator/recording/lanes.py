@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Hashable
 from typing import Any
 
-from stator._native import scratch_blocks, scratch_forget
+from stator._native import scratch_blocks, scratch_forget, scratch_move
 from stator.targets import Recorder
 
 _lanes: weakref.WeakValueDictionary[tuple[Hashable, ...], Lane] = weakref.WeakValueDictionary()
@@ -53,3 +53,12 @@ def _let_go(recorder: Recorder, number: int, side: Any) -> None:
 def blocks_of(lane: Lane) -> list[Any]:
     """The memory of intermediates that calls on the stream beside have used."""
     return scratch_blocks(lane.number, lane.recorder.stream_number(lane.side))
+
+
+def take_over(lane: Lane) -> None:
+    """Have calls on the stream beside use the largest memory of intermediates that calls on the stream itself have left.
+
+    These have been run as they are before, mostly all graphs of a program, so no later one needs more, and
+    earlier recordings keep none that is too small. Replays are queued on the stream itself, behind what used it.
+    """
+    scratch_move(lane.number, lane.stream, lane.recorder.stream_number(lane.side))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from stator.base.device import Device
     from stator.base.options import Options
     from stator.base.store import Store
@@ -126,6 +128,9 @@ class Recorder(Protocol):
 
     def new_pool(self, number: int) -> Any:
         """Memory of a device that captures have in common."""
+
+    def apart(self, number: int) -> AbstractContextManager[None]:
+        """What this thread allocates in here has none of the memory that others of the device have, or will have."""
 
     def release(self, number: int) -> None:
         """Gives back what the allocator of a device keeps that nobody has."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +97,7 @@ class Recorder:
     awaited: list[object] = field(default_factory=list)
     recording: bool = False  # while a call is being captured
     status: int = 0
+    apart_now: int = 0  # calls that have memory of their own
 
     def __post_init__(self) -> None:
         self.held = (
@@ -173,6 +175,14 @@ class Recorder:
 
     def new_pool(self, number: int) -> object:
         return object()
+
+    @contextmanager
+    def apart(self, number: int) -> Iterator[None]:
+        self.apart_now += 1
+        try:
+            yield
+        finally:
+            self.apart_now -= 1
 
     @unseen
     def capture(
