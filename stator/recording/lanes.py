@@ -56,9 +56,9 @@ def blocks_of(lane: Lane) -> list[Any]:
 
 
 def take_over(lane: Lane) -> None:
-    """Have calls on the stream beside use the largest memory of intermediates that calls on the stream itself have left.
+    """Have recordings use the largest memory of intermediates that calls on their stream have left, instead of new one.
 
-    These have been run as they are before, mostly all graphs of a program, so no later one needs more, and
-    earlier recordings keep none that is too small. Replays are queued on the stream itself, behind what used it.
+    Mostly all graphs of a program have run as they are before the first one is recorded, so later recordings need no
+    more, and none keeps memory that is too small for others. Replays use it behind whatever was queued there.
     """
     scratch_move(lane.number, lane.stream, lane.recorder.stream_number(lane.side))
