@@ -79,7 +79,6 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     lane.recorder.release(lane.number)
     given = [_static(value) if i in request.copied else value for i, value in enumerate(inputs)]
     memory = _memory(request, lane)
-    pool = lane.pool if request.shared else None
     copied = [i for i in request.copied if flat(inputs[i]).numel()]
     back = [i for i in copied if i in request.written]
     described = _Described(request, given)
@@ -91,7 +90,9 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     before = [(flat(given[i]), flat(inputs[i])) for i in copied]
     call = _into(request, memory)
     with _uncounted([inputs[i] for i in back]):
-        graph, results, steps = lane.recorder.capture(lane.side, pool, before, call, list(given), after, request.random)
+        graph, results, steps = lane.recorder.capture(
+            lane.side, lane.pool, not request.shared, before, call, list(given), after, request.random
+        )
     held = (lane, blocks_of(lane), [given[i] for i in request.copied])
     places = described.places(results, memory)
     forward, backward = dict(zip(copied, steps, strict=False)), dict(zip(back, steps[len(copied) :], strict=False))

@@ -160,18 +160,13 @@ class Policy:
         return ""
 
     def _warm_up(self, variant: Variant, inputs: list[Any]) -> tuple[Any, ...]:
-        """The first call as it is: what first calls make (kernels, handles of libraries) is there for the next.
-
-        Later calls have other memory, so what the program allocates from here on and keeps, the state of an optimizer
-        for example, must not come to lie in pieces of what this one leaves: they would keep the whole.
-        """
+        """The first call as it is: what first calls make (kernels, handles of libraries) is there for the next."""
         self._look(variant, inputs)
         variant.warm = True
-        drawn = self.recorder.draws(self.number) if self.facts.opaque else None
-        with self.recorder.apart(self.number):
-            results = self.call(inputs)
         if not self.facts.opaque:
-            return results
+            return self.call(inputs)
+        drawn = self.recorder.draws(self.number)
+        results = self.call(inputs)
         variant.random = drawn != self.recorder.draws(self.number)
         return results
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from stator.base.device import Device
     from stator.base.options import Options
     from stator.base.store import Store
@@ -111,6 +109,9 @@ class Recorder(Protocol):
     def refusal(self) -> str:
         """Why no calls are kept as PyTorch's allocator is set up now; "" where they are."""
 
+    def is_capturing(self, number: int) -> bool:
+        """Whether what is queued on the current stream of a device is being captured, by whomever."""
+
     def context(self, number: int) -> int:
         """The context of a device."""
 
@@ -129,9 +130,6 @@ class Recorder(Protocol):
     def new_pool(self, number: int) -> Any:
         """Memory of a device that captures have in common."""
 
-    def apart(self, number: int) -> AbstractContextManager[None]:
-        """What this thread allocates in here has none of the memory that others of the device have, or will have."""
-
     def release(self, number: int) -> None:
         """Gives back what the allocator of a device keeps that nobody has."""
 
@@ -139,13 +137,17 @@ class Recorder(Protocol):
         self,
         side: Any,
         pool: Any,
+        apart: bool,
         before: Sequence[tuple[Any, Any]],
         call: Callable[[list[Any]], Any],
         inputs: list[Any],
         after: Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]],
         random: bool,
     ) -> tuple[Any, tuple[Any, ...], list[int]]:
-        """What a call queues, kept and not run, with its results, in memory of the pool or, for None, of its own.
+        """What a call queues, kept and not run, with its results.
+
+        What it allocates comes from the pool or, `apart`, from one of its own; what libraries have to work in always
+        comes from the pool.
 
         `before` are copies that come first, as pairs of rows of memory, to and from; `after(results)` those that come
         last. They have a step each, which is given for all in order, and may be told other addresses. `random`: the

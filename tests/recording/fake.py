@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +96,6 @@ class Recorder:
     awaited: list[object] = field(default_factory=list)
     recording: bool = False  # while a call is being captured
     status: int = 0
-    apart_now: int = 0  # calls that have memory of their own
 
     def __post_init__(self) -> None:
         self.held = (
@@ -155,6 +153,9 @@ class Recorder:
     def refusal(self) -> str:
         return self.refuses
 
+    def is_capturing(self, number: int) -> bool:
+        return self.capturing
+
     def context(self, number: int) -> int:
         return CONTEXT
 
@@ -176,19 +177,12 @@ class Recorder:
     def new_pool(self, number: int) -> object:
         return object()
 
-    @contextmanager
-    def apart(self, number: int) -> Iterator[None]:
-        self.apart_now += 1
-        try:
-            yield
-        finally:
-            self.apart_now -= 1
-
     @unseen
     def capture(
         self,
         side: int,
         pool: Any,
+        apart: bool,
         before: Any,
         call: Callable[[list[Any]], Any],
         inputs: list[Any],

@@ -96,6 +96,14 @@ def refusal() -> str:
     return ""
 
 
+def is_capturing(number: int) -> bool:
+    """Whether the current stream of a device is being captured."""
+    import torch
+
+    with torch.cuda.device(number):
+        return torch.cuda.is_current_stream_capturing()
+
+
 def context(number: int) -> int:
     """The context that PyTorch uses of a device."""
     import torch  # the package itself does not need torch
@@ -143,15 +151,6 @@ def new_pool(number: int) -> torch.cuda.MemPool:
         return torch.cuda.MemPool()
 
 
-@contextmanager
-def apart(number: int) -> Iterator[None]:
-    """What this thread allocates in here comes from a pool that goes back when no tensor in it is left."""
-    import torch
-
-    with torch.cuda.use_mem_pool(new_pool(number), number):
-        yield
-
-
 def release(number: int) -> None:
     """Gives back what PyTorch's allocator keeps for later calls."""
     import torch
@@ -182,25 +181,30 @@ class Graph:
 
 def capture(
     side: torch.cuda.Stream,
-    pool: Any,
+    pool: torch.cuda.MemPool,
+    apart: bool,
     before: Sequence[Pair],
     call: Callable[[list[Any]], Any],
     inputs: list[Any],
     after: Callable[[Sequence[Any]], Sequence[Pair]],
     random: bool,
 ) -> tuple[Graph, tuple[Any, ...], list[int]]:
-    """The graph of a call, its results, and the steps of the copies. Workspaces of cuBLAS belong to the pool."""
+    """The graph of a call, its results, and the steps of the copies.
+
+    The workspace of cuBLAS, 32 MiB on Hopper, is allocated where it is first asked for: here, from what recordings have
+    in common, and it goes back there.
+    """
     import torch
 
     number = side.device_index
-    pool = pool if pool is not None else new_pool(number)
     capturing = _capturing_with_numbers if random else _capturing
     pairs: list[Pair] = list(before)
     with torch.cuda.stream(side), collector.stopped():  # what is collected may wait for the device
-        torch.cuda.current_blas_handle()  # a thread's first one cannot be made later
         torch._C._cuda_clearCublasWorkspaces()
+        with torch.cuda.use_mem_pool(pool, number):
+            torch.cuda.current_blas_handle()  # a thread's first one cannot be made later, either
         try:
-            with capturing(side, pool) as graph:
+            with capturing(side, new_pool(number) if apart else pool) as graph:
                 _copy(before)
                 results = tuple(call(inputs))
                 last = after(results)
@@ -247,25 +251,25 @@ def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -
     theirs = torch.cuda.CUDAGraph(keep_graph=True)
     graph = Graph(pool, theirs)
     trivial = torch.zeros(1, device=side.device)  # made before, as there may be no memory left when it is queued
-    with torch.cuda.use_mem_pool(pool, side.device_index):
-        theirs.capture_begin(capture_error_mode="thread_local")
-        try:
+    theirs.capture_begin(capture_error_mode="thread_local")
+    try:
+        with torch.cuda.use_mem_pool(pool, side.device_index):  # of several, the last one entered is asked
             yield graph
-            if _is_spoiled(side):
-                raise RuntimeError("what was queued has ended the capture")
-        except BaseException:
-            if _is_spoiled(side):
-                stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
-                _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
-                _forget_error()
-                _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
-            try:
-                trivial.zero_()
-            finally:
-                theirs.capture_end()
-                theirs.reset()
-            raise
-        theirs.capture_end()
+        if _is_spoiled(side):
+            raise RuntimeError("what was queued has ended the capture")
+    except BaseException:
+        if _is_spoiled(side):
+            stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
+            _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
+            _forget_error()
+            _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+        try:
+            trivial.zero_()
+        finally:
+            theirs.capture_end()
+            theirs.reset()
+        raise
+    theirs.capture_end()
     theirs.instantiate()
     graph.raw, graph.executable = theirs.raw_cuda_graph(), theirs.raw_cuda_graph_exec()
 
