@@ -10,6 +10,7 @@ Neighbours: `places.py` (whose memory a name is), `base/placement.py` (where blo
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from stator.base.dtypes import NBYTES
@@ -27,26 +28,26 @@ def gather(plan: ir.Plan) -> ir.Plan:
         return plan
     forms = _forms(plan, owners, roots)
     lives = _lives(plan, owners, roots)
-    nbytes = {root: max(_nbytes(form) for name, form in forms.items() if owners[name] == root) for root in roots}
-    order = list(lives)
-    offsets, total = place([(nbytes[root], *lives[root]) for root in order])
+    nbytes = dict.fromkeys(lives, 0)
+    for name, form in forms.items():
+        nbytes[owners[name]] = max(nbytes[owners[name]], _nbytes(form))
+    offsets, total = place([(nbytes[root], *life) for root, life in lives.items()])
     base = -(-plan.arena.nbytes // ALIGNMENT) * ALIGNMENT
-    starts = {root: base + offset for root, offset in zip(order, offsets, strict=True)}
+    starts = {root: base + offset for root, offset in zip(lives, offsets, strict=True)}
     pieces = tuple([ir.Piece(name, form, starts[owners[name]]) for name, form in forms.items()])
-    steps = [_without(step, forms.keys()) for step in plan.steps]
-    #: Step → how many are left before it.
-    left = [0]
-    for step in steps:
-        left.append(left[-1] + (step is not None))
-    failure = plan.failure
-    moved = replace(
-        failure,
-        begin=left[failure.begin],
-        unsure=left[failure.unsure],
-        spoiled=None if failure.spoiled is None else left[failure.spoiled],
-    )
     arena = replace(plan.arena, nbytes=base + total, pieces=(*plan.arena.pieces, *pieces))
-    return replace(plan, steps=tuple([step for step in steps if step is not None]), arena=arena, failure=moved)
+    steps = [_without(step, forms) for step in plan.steps]
+    left = [step for step in steps if step is not None]
+    return replace(plan, steps=tuple(left), arena=arena, failure=_counted_anew(plan.failure, steps))
+
+
+def _counted_anew(failure: ir.Failure, steps: Sequence[ir.Step | None]) -> ir.Failure:
+    """The same with the numbers that steps have where some are left out."""
+    before = [0]
+    for step in steps:
+        before.append(before[-1] + (step is not None))
+    spoiled = None if failure.spoiled is None else before[failure.spoiled]
+    return replace(failure, begin=before[failure.begin], unsure=before[failure.unsure], spoiled=spoiled)
 
 
 def _movable(plan: ir.Plan, owners: dict[str, str]) -> set[str]:
@@ -85,10 +86,12 @@ def _lives(plan: ir.Plan, owners: dict[str, str], roots: set[str]) -> dict[str, 
 
 
 def _nbytes(form: ir.Form) -> int:
-    return span(form.size, form.stride) * NBYTES[form.dtype]
+    count = span(form.size, form.stride)
+    assert isinstance(count, int)  # others are not moved
+    return count * NBYTES[form.dtype]
 
 
-def _without(step: ir.Step, names: object) -> ir.Step | None:
+def _without(step: ir.Step, names: Container[str]) -> ir.Step | None:
     """The step without these names, or None where nothing is left of it."""
     match step:
         case ir.Allocate(name) | ir.Reuse(name) if name in names:

@@ -52,7 +52,7 @@ _zeros: WeakValueDictionary[tuple[int, int, int], _Zeros] = WeakValueDictionary(
 class Lender:
     """Lends zeros to one backward graph, whose inputs from number `first` on are tangents."""
 
-    __slots__ = ("_held", "_number", "_recorder", "_stream", "_tensors", "_unlent", "device")
+    __slots__ = ("_held", "_number", "_recorder", "_storages", "_stream", "_tensors", "_unlent", "device")
 
     def __init__(self, plan: ir.Plan, first: int, recorder: Recorder) -> None:
         toolchain = targets.toolchain(plan.device)
@@ -62,6 +62,8 @@ class Lender:
         self._unlent = {number - first for number in written_inputs(plan)}
         self._held: dict[int, _Zeros] = {}
         self._tensors: dict[tuple[int, Form], torch.Tensor] = {}
+        #: The storages that were lent.
+        self._storages: set[int] = set()
 
     def lend(self, wanted: Mapping[int, Form]) -> dict[int, torch.Tensor]:
         """Zeros for tangents by their numbers, but for those that are not lent.
@@ -87,15 +89,14 @@ class Lender:
         if found is None or found.memory.numel() < nbytes:
             found = _zeros[key] = _Zeros(nbytes, self.device)
         self._held[stream] = found
+        self._storages.add(storage_of(found.memory))
         return found
 
     def keep(self, gradients: Sequence[Any]) -> Sequence[Any]:
         """The gradients; those that lie in zeros that were lent are memory of the caller's own."""
-        lent = {storage_of(tensor) for tensor in self._tensors.values()}
-        if not lent:
+        if not self._storages:
             return gradients
-        return [item.clone() if _lies_in(item, lent) else item for item in gradients]
+        return [item.clone() if self._has_lent(item) else item for item in gradients]
 
-
-def _lies_in(item: Any, storages: set[int]) -> bool:
-    return isinstance(item, torch.Tensor) and storage_of(item) in storages
+    def _has_lent(self, item: Any) -> bool:
+        return isinstance(item, torch.Tensor) and storage_of(item) in self._storages
