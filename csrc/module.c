@@ -25,6 +25,8 @@ static PyMethodDef methods[] = {
     {"scratch_release", native_scratch_release, METH_NOARGS, "Gives them back; executors make them again."},
     {"scratch_blocks", native_scratch_blocks, METH_VARARGS,
      "scratch_blocks(device, stream): the memory that is kept for calls on a stream, as tensors."},
+    {"scratch_move", native_scratch_move, METH_VARARGS,
+     "scratch_move(device, from, to): the largest block of one stream becomes another's, the rest goes back."},
     {"scratch_forget", native_scratch_forget, METH_VARARGS, "scratch_forget(device, stream): gives that memory back."},
     {"results_bytes", native_results_bytes, METH_NOARGS, "The bytes of large results that nobody has and that are kept for others."},
     {"storage_of", native_storage_of, METH_O,

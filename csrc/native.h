@@ -192,6 +192,7 @@ extern PyTypeObject Empty_Type;
 extern PyTypeObject Executor_Type;
 PyObject *native_scratch_bytes(PyObject *module, PyObject *ignored);
 PyObject *native_scratch_blocks(PyObject *module, PyObject *args);
+PyObject *native_scratch_move(PyObject *module, PyObject *args);
 PyObject *native_scratch_forget(PyObject *module, PyObject *args);
 PyObject *native_scratch_release(PyObject *module, PyObject *ignored);
 PyObject *native_results_bytes(PyObject *module, PyObject *ignored);

@@ -283,6 +283,10 @@ PyObject *native_scratch_bytes(PyObject *module, PyObject *ignored) {
     return PyLong_FromLongLong(sum);
 }
 
+static bool belongs(const Block *block, int device, unsigned long long stream) {
+    return block->device == device && block->stream == (void *)(uintptr_t)stream;
+}
+
 /* scratch_blocks(device, stream): the memory that is kept for calls on a stream, as tensors. */
 PyObject *native_scratch_blocks(PyObject *module, PyObject *args) {
     (void)module;
@@ -292,10 +296,19 @@ PyObject *native_scratch_blocks(PyObject *module, PyObject *args) {
     PyObject *found = PyList_New(0);
     for (Py_ssize_t i = 0; found != NULL && i < pool.count; i++) {
         const Block *block = &pool.free[i];
-        if (block->device != device || block->stream != (void *)(uintptr_t)stream) continue;
+        if (!belongs(block, device, stream)) continue;
         if (PyList_Append(found, block->tensor) < 0) Py_CLEAR(found);
     }
     return found;
+}
+
+static void forget(int device, unsigned long long stream) {
+    for (Py_ssize_t i = pool.count - 1; i >= 0; i = Py_MIN(i, pool.count) - 1) { /* letting go may run code */
+        if (!belongs(&pool.free[i], device, stream)) continue;
+        Block block = pool.free[i];
+        pool.free[i] = pool.free[--pool.count];
+        drop_block(&block);
+    }
 }
 
 /* scratch_forget(device, stream): gives that memory back. */
@@ -304,12 +317,25 @@ PyObject *native_scratch_forget(PyObject *module, PyObject *args) {
     int device;
     unsigned long long stream;
     if (!PyArg_ParseTuple(args, "iK:scratch_forget", &device, &stream)) return NULL;
-    for (Py_ssize_t i = pool.count - 1; i >= 0; i = Py_MIN(i, pool.count) - 1) { /* letting go may run code */
-        if (pool.free[i].device != device || pool.free[i].stream != (void *)(uintptr_t)stream) continue;
-        Block block = pool.free[i];
-        pool.free[i] = pool.free[--pool.count];
-        drop_block(&block);
+    forget(device, stream);
+    Py_RETURN_NONE;
+}
+
+/* scratch_move(device, from, to): calls on a stream get the largest block of another one, if it is larger than all of
+ * theirs; the others of that one go back. */
+PyObject *native_scratch_move(PyObject *module, PyObject *args) {
+    (void)module;
+    int device;
+    unsigned long long from, to;
+    Block *best = NULL;
+    if (!PyArg_ParseTuple(args, "iKK:scratch_move", &device, &from, &to)) return NULL;
+    for (Py_ssize_t i = 0; i < pool.count; i++) {
+        Block *block = &pool.free[i];
+        if (!belongs(block, device, from) && !belongs(block, device, to)) continue;
+        if (best == NULL || block->nbytes > best->nbytes) best = block;
     }
+    if (best != NULL) best->stream = (void *)(uintptr_t)to;
+    forget(device, from);
     Py_RETURN_NONE;
 }
 

@@ -31,7 +31,7 @@ from stator.inspect import graph_file
 from stator.inspect.question import Question
 from stator.patterns import biased, masks
 from stator.patterns.rewrite import rewrite
-from stator.recording import record_plan
+from stator.recording import lender_of, record_plan
 from stator.runtime import GraphArtifact, link
 from stator.runtime.toolchain import open_store
 
@@ -117,13 +117,13 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
         forward = freeze(forward, prologue, found.metadata.frozen, attributes, type(gm).__name__)
     elif options.freezing and found.metadata.has_backward:
         options.announce(WithoutEffect(_TRAINING))
-    return bind(found.metadata, forward, backward, attributes, gm)
+    lender = lender_of(found.backward, len(found.metadata.saved)) if options.cudagraphs and found.backward else None
+    return bind(found.metadata, forward, backward, attributes, gm, lender)
 
 
 def _run(graph: GraphArtifact, options: Options) -> Call:
     """What runs a graph; its calls are recorded where that is asked for."""
-    call = link(graph, options)
-    return record_plan(call, graph, options) if options.cudagraphs else call
+    return record_plan(graph, options) if options.cudagraphs else link(graph, options)
 
 
 def _key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:

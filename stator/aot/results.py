@@ -64,6 +64,11 @@ class Tangent:
         self.dtype: torch.dtype = getattr(torch, spec.dtype)
         self.device = torch.device(spec.device)
 
+    @property
+    def geometry(self) -> tuple[tuple[int, ...], tuple[int, ...], torch.dtype]:
+        """Size, strides and dtype."""
+        return self.size, self.stride, self.dtype
+
     def fit(self, tangent: Tensor | None) -> Tensor:
         """The tangent in the expected form; zeros where none is given."""
         if tangent is not None and tangent.layout is not torch.strided:

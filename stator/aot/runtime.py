@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import fx
@@ -51,12 +51,24 @@ def bind(
     backward: Compiled | None,
     attributes: Sequence[Tensor],
     gm: fx.GraphModule | None = None,
+    lender: Lender | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """The callable over the caller's tensors (the placeholders of the captured graph `gm`)."""
     bound = Bound(metadata, forward, backward, attributes)
+    bound.lender = lender
     if gm is not None and metadata.has_backward:
         bound.again = EagerReplay(gm, metadata)
     return bound.plan()
+
+
+class Lender(Protocol):
+    """Who has zeros for tangents that do not come (`recording/zeros.py`)."""
+
+    def lend(self, wanted: Mapping[int, tuple[tuple[int, ...], tuple[int, ...], torch.dtype]]) -> dict[int, Tensor]:
+        """Zeros for some of the tangents, by number, each of this size, these strides and this dtype."""
+
+    def keep(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """The gradients without memory that is lent."""
 
 
 class Bound:
@@ -79,6 +91,7 @@ class Bound:
         "generators",
         "geometries",
         "keeps",
+        "lender",
         "metadata",
         "mutated",
         "non_differentiable",
@@ -113,6 +126,7 @@ class Bound:
         self.keeps = metadata.has_backward and needs_record(metadata)
         #: Computes gradients that can be differentiated, if the captured graph is at hand.
         self.again: EagerReplay | None = None
+        self.lender: Lender | None = None
         #: Flat inputs that backward does not keep.
         self.unsaved = _unsaved(metadata)
         #: The types of devices whose autocast matters in backward.
@@ -264,7 +278,11 @@ class Bound:
     def arguments(self, ctx: Any, saved: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Any]:
         """What the backward graph takes."""
         geometry = self.fixed or self.geometries(ctx.sized)
-        fitted = [form.fit(tangents[i]) for i, form in geometry.tangents]
+        lent: dict[int, Tensor] = {}
+        if self.lender is not None:
+            forms = enumerate(geometry.tangents)
+            lent = self.lender.lend({k: form.geometry for k, (i, form) in forms if tangents[i] is None})
+        fitted = [lent[k] if k in lent else form.fit(tangents[i]) for k, (i, form) in enumerate(geometry.tangents)]
         if self.flags:
             missing = {i for i, tangent in enumerate(tangents) if tangent is None}
             fitted += [no if missing.issuperset(group) else yes for group, yes, no in self.flags]
@@ -283,6 +301,8 @@ class Bound:
         except Exception as error:
             self.refail(ctx, tangents, error)
             raise
+        if self.lender is not None and None in tangents:
+            gradients = self.lender.keep(gradients)
         return _reached(ctx, self, tangents, gradients) if self.reach else gradients
 
     def refail(self, ctx: Any, tangents: Sequence[Tensor | None], error: Exception) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from stator._native import Place, Recording, storage_of
-from stator.recording.lanes import Lane, blocks_of
+from stator.recording.lanes import Lane, blocks_of, take_over
 from stator.recording.users import heed_users
 from stator.sizes.strides import span
 
@@ -74,11 +74,11 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     raises, or the device.
     """
     check_sharing(request, inputs)
+    take_over(lane)
     # What a recording keeps would lie in pieces of memory that earlier calls have left, which then are kept whole.
     lane.recorder.release(lane.number)
     given = [_static(value) if i in request.copied else value for i, value in enumerate(inputs)]
     memory = _memory(request, lane)
-    pool = lane.pool if request.shared else None
     copied = [i for i in request.copied if flat(inputs[i]).numel()]
     back = [i for i in copied if i in request.written]
     described = _Described(request, given)
@@ -90,7 +90,9 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     before = [(flat(given[i]), flat(inputs[i])) for i in copied]
     call = _into(request, memory)
     with _uncounted([inputs[i] for i in back]):
-        graph, results, steps = lane.recorder.capture(lane.side, pool, before, call, list(given), after, request.random)
+        graph, results, steps = lane.recorder.capture(
+            lane.side, lane.pool, not request.shared, before, call, list(given), after, request.random
+        )
     held = (lane, blocks_of(lane), [given[i] for i in request.copied])
     places = described.places(results, memory)
     forward, backward = dict(zip(copied, steps, strict=False)), dict(zip(back, steps[len(copied) :], strict=False))

@@ -7,6 +7,7 @@ recorded. `policy.py` decides by that at each call that no recording fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,13 +21,15 @@ from stator.base.dtypes import TORCH
 from stator.base.errors import WithoutEffect, step_of
 from stator.base.options import Options
 from stator.plan import ir
+from stator.plan.gather import gather
 from stator.plan.parts import ARENA, barriers, ending, split
 from stator.plan.places import escapes, is_random, owners_of, unread_inputs, written_inputs
 from stator.recording.capture import Slot
 from stator.recording.parts import PartsInOrder
 from stator.recording.policy import Facts, Policy
+from stator.recording.zeros import Lender
 from stator.runtime import GraphArtifact, executor
-from stator.runtime.link import load
+from stator.runtime.link import link, load
 from stator.sizes import Size, evaluate
 from stator.targets.target import Recorder
 
@@ -39,21 +42,30 @@ OPAQUE_STEPS = 16
 CUTS = 8
 
 
-def record_plan(call: Call, artifact: GraphArtifact, options: Options) -> Call:
-    """What runs the plan of an artifact, recorded; `call` runs it as it is."""
-    plan = artifact.plan
-    recorder = targets.recorder(plan.device)
+def record_plan(artifact: GraphArtifact, options: Options) -> Call:
+    """What runs the plan of an artifact, recorded; as it is, where nothing is recorded."""
+    recorder = targets.recorder(artifact.plan.device)
     if recorder is None:
-        what = f"option 'cudagraphs' has no effect on graphs of the {kind_of(plan.device)}"
+        what = f"option 'cudagraphs' has no effect on graphs of the {kind_of(artifact.plan.device)}"
         options.announce(WithoutEffect(f"{what}, where nothing is queued"))
-        return call
+        return link(artifact, options)
     if _is_refused(recorder, options):
-        return call
+        return link(artifact, options)
+    artifact = replace(artifact, plan=gather(artifact.plan))
+    plan, call = artifact.plan, link(artifact, options)
     found = barriers(plan, recorder.REFUSED, recorder.QUEUED)
     artifacts.stage(f"{plan.name}_recording", lambda: _text(plan, found), "txt")
     log.record(log.RECORDING, graph=plan.name, recorded=len(found) < _acting(plan), told=_sentence(plan, found))
     made = _recorded(call, plan, partial(load, artifact.units, options, plan.device), options, found)
     return made if made is not None else call
+
+
+def lender_of(backward: GraphArtifact, first: int) -> Lender | None:
+    """What lends zeros to a backward graph that is recorded, whose tangents begin with this input."""
+    recorder = targets.recorder(backward.plan.device)
+    if recorder is None or recorder.refusal():
+        return None
+    return Lender(backward.plan, first, recorder)
 
 
 def _is_refused(recorder: Recorder, options: Options) -> bool:

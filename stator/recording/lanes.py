@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Hashable
 from typing import Any
 
-from stator._native import scratch_blocks, scratch_forget
+from stator._native import scratch_blocks, scratch_forget, scratch_move
 from stator.targets import Recorder
 
 _lanes: weakref.WeakValueDictionary[tuple[Hashable, ...], Lane] = weakref.WeakValueDictionary()
@@ -53,3 +53,12 @@ def _let_go(recorder: Recorder, number: int, side: Any) -> None:
 def blocks_of(lane: Lane) -> list[Any]:
     """The memory of intermediates that calls on the stream beside have used."""
     return scratch_blocks(lane.number, lane.recorder.stream_number(lane.side))
+
+
+def take_over(lane: Lane) -> None:
+    """Have recordings use the largest memory of intermediates that calls on their stream have left, instead of new one.
+
+    Mostly all graphs of a program have run as they are before the first one is recorded, so later recordings need no
+    more, and none keeps memory that is too small for others. Replays use it behind whatever was queued there.
+    """
+    scratch_move(lane.number, lane.stream, lane.recorder.stream_number(lane.side))

@@ -109,6 +109,9 @@ class Recorder(Protocol):
     def refusal(self) -> str:
         """Why no calls are kept as PyTorch's allocator is set up now; "" where they are."""
 
+    def is_capturing(self, number: int) -> bool:
+        """Whether what is queued on the current stream of a device is being captured, by whomever."""
+
     def context(self, number: int) -> int:
         """The context of a device."""
 
@@ -130,17 +133,24 @@ class Recorder(Protocol):
     def release(self, number: int) -> None:
         """Gives back what the allocator of a device keeps that nobody has."""
 
+    def zeros(self, number: int, nbytes: int) -> Any:
+        """So many bytes of a device that are zero, as a tensor that nobody may write to."""
+
     def capture(
         self,
         side: Any,
         pool: Any,
+        apart: bool,
         before: Sequence[tuple[Any, Any]],
         call: Callable[[list[Any]], Any],
         inputs: list[Any],
         after: Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]],
         random: bool,
     ) -> tuple[Any, tuple[Any, ...], list[int]]:
-        """What a call queues, kept and not run, with its results, in memory of the pool or, for None, of its own.
+        """What a call queues, kept and not run, with its results.
+
+        What it allocates comes from the pool or, `apart`, from one of its own; what libraries have to work in always
+        comes from the pool.
 
         `before` are copies that come first, as pairs of rows of memory, to and from; `after(results)` those that come
         last. They have a step each, which is given for all in order, and may be told other addresses. `random`: the

@@ -113,7 +113,8 @@ class Doubling:
                 copies.append((torch.empty(4), results[0]))
             return copies
 
-        graph, results, steps = self.fake.capture(0x7FF, None, pairs, lambda x: (x[0] * 2,), [given], after, False)
+        call = self.fake.capture(0x7FF, None, False, pairs, lambda x: (x[0] * 2,), [given], after, False)
+        graph, results, steps = call
         place = Place(*results)
         del results
         copies.clear()
@@ -202,7 +203,7 @@ def test_results_that_are_inputs_or_earlier_ones() -> None:
     doubling = Doubling()
     recording = doubling.make(
         graph=None,
-        executable=doubling.fake.capture(0, None, [], lambda x: (), [], lambda _: [], False)[0].number,
+        executable=doubling.fake.capture(0, None, False, [], lambda x: (), [], lambda _: [], False)[0].number,
         inputs=(doubling.fixed(), ("unread", torch.randn(3), 0, 0, 0, None, None)),
         results=(
             ("input", 1, None, None, None, 0),

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import stator
-from stator._native import Executor, scratch_bytes
+from stator._native import Executor, scratch_blocks, scratch_bytes, scratch_move
 from stator.base.dtypes import TORCH
 from stator.base.errors import StatorError
 from stator.codegen.cpp import emit
@@ -242,32 +242,58 @@ def test_inputs_die_where_they_are_let_go() -> None:
     assert alive == [True, False]
 
 
-def test_blocks_belong_to_a_device_and_a_stream() -> None:
-    """The first stream of the first device is none of the host."""
-    arena.release()
-    current = [0]
+class Queue:
+    """A device with a stream, on which graphs take memory; `made` is all of it."""
 
-    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
-    def stream(device: int, found: Any) -> int:
-        found[0] = current[0]
+    def __init__(self) -> None:
+        arena.release()
+        self.current = 0
+        self.made: list[torch.Tensor] = []
+        self.stream = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))(self._stream)
+        self.getter = ctypes.cast(self.stream, ctypes.c_void_p).value or 0
+
+    def _stream(self, device: int, found: Any) -> int:
+        found[0] = self.current
         return 0
 
-    made: list[torch.Tensor] = []
+    def _allocate(self, nbytes: int) -> torch.Tensor:
+        self.made.append(torch.empty(nbytes, dtype=torch.uint8))
+        return self.made[-1]
 
-    def allocate(nbytes: int) -> torch.Tensor:
-        made.append(torch.empty(nbytes, dtype=torch.uint8))
-        return made[-1]
+    def run(self, device: int, getter: int, nbytes: int = 64) -> None:
+        scratch = (1, (), lambda: (nbytes, (0,), [None]), None, self._allocate, device, getter)
+        Executor(1, 0, (), (), (), scratch, (), (), id, lambda *_: None, None, (), 0, "")([])
 
-    def graph(device: int, getter: int) -> Executor:
-        scratch = (1, (), lambda: (64, (0,), [None]), None, allocate, device, getter)
-        return Executor(1, 0, (), (), (), scratch, (), (), id, lambda *_: None, None, (), 0, "")
 
-    getter = ctypes.cast(stream, ctypes.c_void_p).value or 0
-    for count, (device, address, queue) in enumerate([(0, 0, 0), (0, getter, 0), (0, getter, 7), (1, getter, 7)], 1):
-        current[0] = queue
+def test_blocks_belong_to_a_device_and_a_stream() -> None:
+    """The first stream of the first device is none of the host."""
+    queue = Queue()
+    places = [(0, 0, 0), (0, queue.getter, 0), (0, queue.getter, 7), (1, queue.getter, 7)]
+    for count, (device, address, stream) in enumerate(places, 1):
+        queue.current = stream
         for _ in range(3):
-            graph(device, address)([])
-        assert len(made) == count
+            queue.run(device, address)
+        assert len(queue.made) == count
+
+
+def test_blocks_go_to_another_stream() -> None:
+    """The largest one does, where that is larger than what is there; what is left goes back."""
+    queue = Queue()
+    for stream, nbytes in ((3, 200), (7, 100), (8, 500)):
+        queue.current = stream
+        queue.run(0, queue.getter, nbytes)
+    scratch_move(0, 3, 7)
+    assert [block.numel() for block in scratch_blocks(0, 3)] == []
+    assert sorted([block.numel() for block in scratch_blocks(0, 7)]) == [100, 200]
+    assert [block.numel() for block in scratch_blocks(0, 8)] == [500]
+    queue.current = 7
+    queue.run(0, queue.getter, 180)
+    assert len(queue.made) == 3, "nothing new is needed"
+    queue.current = 3
+    queue.run(0, queue.getter, 150)
+    scratch_move(0, 3, 7)
+    assert [block.numel() for block in scratch_blocks(0, 3)] == []
+    assert sorted([block.numel() for block in scratch_blocks(0, 7)]) == [100, 200], "it was too small"
 
 
 # ---- what is wrong --------------------------------------------------------------------------------------------------

@@ -153,6 +153,9 @@ class Recorder:
     def refusal(self) -> str:
         return self.refuses
 
+    def is_capturing(self, number: int) -> bool:
+        return self.capturing
+
     def context(self, number: int) -> int:
         return CONTEXT
 
@@ -171,6 +174,9 @@ class Recorder:
     def release(self, number: int) -> None:
         self.released += 1
 
+    def zeros(self, number: int, nbytes: int) -> torch.Tensor:
+        return torch.zeros(nbytes, dtype=torch.uint8)
+
     def new_pool(self, number: int) -> object:
         return object()
 
@@ -179,6 +185,7 @@ class Recorder:
         self,
         side: int,
         pool: Any,
+        apart: bool,
         before: Any,
         call: Callable[[list[Any]], Any],
         inputs: list[Any],

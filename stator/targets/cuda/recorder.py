@@ -12,7 +12,8 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,6 +97,14 @@ def refusal() -> str:
     return ""
 
 
+def is_capturing(number: int) -> bool:
+    """Whether the current stream of a device is being captured."""
+    import torch
+
+    with torch.cuda.device(number):
+        return torch.cuda.is_current_stream_capturing()
+
+
 def context(number: int) -> int:
     """The context that PyTorch uses of a device."""
     import torch  # the package itself does not need torch
@@ -151,6 +160,91 @@ def release(number: int) -> None:
         torch.cuda.empty_cache()
 
 
+def zeros(number: int, nbytes: int) -> torch.Tensor:
+    """Bytes that are zero and must not be written to.
+
+    Reading them takes one piece of memory, of 2 MiB, however many they are: it is mapped again and again, side by side.
+    """
+    import torch
+
+    with torch.cuda.device(number):
+        stream = torch.cuda.current_stream()
+        stream.query()  # makes the context, where nothing was done on the device yet
+        mapped = ctypes.c_int()
+        _check(_cuda().cuDeviceGetAttribute(ctypes.byref(mapped), _CAN_MAP, number), "asking for an attribute")
+        if not mapped.value:
+            return torch.zeros(nbytes, dtype=torch.uint8, device=stream.device)
+        known = _zeros.get(number)
+        if known is None or known.nbytes < nbytes:
+            known = _zeros[number] = _map_zeros(number, nbytes, stream.cuda_stream)
+        return torch.as_tensor(known, device=stream.device)
+
+
+class _Location(ctypes.Structure):
+    """Which device memory is of, as the driver describes it."""
+
+    _fields_ = (("type", ctypes.c_int), ("number", ctypes.c_int))
+
+
+class _Allocation(ctypes.Structure):
+    """Memory that is asked for."""
+
+    _fields_ = (
+        *(("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", _Location), ("metadata", ctypes.c_void_p)),
+        *(("compression", ctypes.c_ubyte), ("direct", ctypes.c_ubyte), ("usage", ctypes.c_ushort)),
+        ("reserved", ctypes.c_ubyte * 4),
+    )
+
+
+class _Access(ctypes.Structure):
+    """Who may do what with mapped memory."""
+
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+@dataclass(frozen=True, slots=True)
+class _Zeros:
+    """Addresses behind which there are zeros. They stay: calls that read them may be under way whenever one looks."""
+
+    address: int
+    nbytes: int
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+
+#: The most zeros of each device.
+_zeros: dict[int, _Zeros] = {}
+#: Of a device: it can map memory.
+_CAN_MAP: Final = 102
+#: Of memory: it is on a device and stays there; and it may be read and written.
+_PINNED, _ON_DEVICE, _READ_AND_WRITE = 1, 1, 3
+
+
+def _map_zeros(number: int, nbytes: int, stream: int) -> _Zeros:
+    cuda, location = _cuda(), _Location(_ON_DEVICE, number)
+    asked = _Allocation(type=_PINNED, location=location)
+    piece, handle, base = ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint64()
+    _check(cuda.cuMemGetAllocationGranularity(ctypes.byref(piece), ctypes.byref(asked), 0), "asking for a granularity")
+    size = piece.value
+    count = max(-(-nbytes // size), 1)
+    total = ctypes.c_size_t(count * size)
+    _check(cuda.cuMemCreate(ctypes.byref(handle), piece, ctypes.byref(asked), ctypes.c_uint64(0)), "taking memory")
+    nothing = ctypes.c_uint64(0)
+    status = cuda.cuMemAddressReserve(ctypes.byref(base), total, ctypes.c_size_t(0), nothing, nothing)
+    _check(status, "reserving addresses")
+    for at in range(base.value, base.value + count * size, size):
+        _check(cuda.cuMemMap(ctypes.c_uint64(at), piece, ctypes.c_size_t(0), handle, nothing), "mapping memory")
+    access = _Access(location, _READ_AND_WRITE)
+    _check(cuda.cuMemSetAccess(base, total, ctypes.byref(access), ctypes.c_size_t(1)), "having access to memory")
+    queue = ctypes.c_void_p(stream)
+    _check(cuda.cuMemsetD8Async(base, ctypes.c_ubyte(0), piece, queue), "clearing memory")
+    _check(cuda.cuStreamSynchronize(queue), "waiting for a stream")
+    _check(cuda.cuMemRelease(handle), "giving a handle back")  # what is mapped keeps the memory
+    return _Zeros(base.value, count * size)
+
+
 class Graph:
     """What was captured: the graph, of which steps are known, and what is launched of it."""
 
@@ -173,25 +267,31 @@ class Graph:
 
 def capture(
     side: torch.cuda.Stream,
-    pool: Any,
+    pool: torch.cuda.MemPool,
+    apart: bool,
     before: Sequence[Pair],
     call: Callable[[list[Any]], Any],
     inputs: list[Any],
     after: Callable[[Sequence[Any]], Sequence[Pair]],
     random: bool,
 ) -> tuple[Graph, tuple[Any, ...], list[int]]:
-    """The graph of a call, its results, and the steps of the copies. Workspaces of cuBLAS belong to the pool."""
+    """The graph of a call, its results, and the steps of the copies.
+
+    The workspace of cuBLAS, 32 MiB on Hopper, is allocated where it is first asked for: here, from what recordings have
+    in common, and it goes back there.
+    """
     import torch
 
     number = side.device_index
-    pool = pool if pool is not None else new_pool(number)
     capturing = _capturing_with_numbers if random else _capturing
     pairs: list[Pair] = list(before)
-    with torch.cuda.stream(side), collector.stopped():  # what is collected may wait for the device
-        torch.cuda.current_blas_handle()  # a thread's first one cannot be made later
+    around = _in_order(side) if random else nullcontext()
+    with around, torch.cuda.stream(side), collector.stopped():  # what is collected may wait for the device
         torch._C._cuda_clearCublasWorkspaces()
+        with torch.cuda.use_mem_pool(pool, number):
+            torch.cuda.current_blas_handle()  # a thread's first one cannot be made later, either
         try:
-            with capturing(side, pool) as graph:
+            with capturing(side, new_pool(number) if apart else pool) as graph:
                 _copy(before)
                 results = tuple(call(inputs))
                 last = after(results)
@@ -200,6 +300,22 @@ def capture(
         finally:
             torch._C._cuda_clearCublasWorkspaces()
     return graph, results, _steps(graph, pairs)
+
+
+@contextmanager
+def _in_order(side: torch.cuda.Stream) -> Iterator[None]:
+    """What is queued on this stream in here comes behind what is queued on the current one, and before what will be.
+
+    Where PyTorch begins a capture, it writes the number from which its generator goes on, which all graphs read.
+    """
+    import torch
+
+    current = torch.cuda.current_stream(side.device_index)
+    side.wait_stream(current)
+    try:
+        yield
+    finally:
+        current.wait_stream(side)
 
 
 @contextmanager
@@ -238,25 +354,25 @@ def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -
     theirs = torch.cuda.CUDAGraph(keep_graph=True)
     graph = Graph(pool, theirs)
     trivial = torch.zeros(1, device=side.device)  # made before, as there may be no memory left when it is queued
-    with torch.cuda.use_mem_pool(pool, side.device_index):
-        theirs.capture_begin(capture_error_mode="thread_local")
-        try:
+    theirs.capture_begin(capture_error_mode="thread_local")
+    try:
+        with torch.cuda.use_mem_pool(pool, side.device_index):  # of several, the last one entered is asked
             yield graph
-            if _is_spoiled(side):
-                raise RuntimeError("what was queued has ended the capture")
-        except BaseException:
-            if _is_spoiled(side):
-                stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
-                _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
-                _forget_error()
-                _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
-            try:
-                trivial.zero_()
-            finally:
-                theirs.capture_end()
-                theirs.reset()
-            raise
-        theirs.capture_end()
+        if _is_spoiled(side):
+            raise RuntimeError("what was queued has ended the capture")
+    except BaseException:
+        if _is_spoiled(side):
+            stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
+            _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
+            _forget_error()
+            _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+        try:
+            trivial.zero_()
+        finally:
+            theirs.capture_end()
+            theirs.reset()
+        raise
+    theirs.capture_end()
     theirs.instantiate()
     graph.raw, graph.executable = theirs.raw_cuda_graph(), theirs.raw_cuda_graph_exec()
 
