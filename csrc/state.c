@@ -22,9 +22,18 @@ static struct {
     int8_t (*default_dtype)(void);
     void *(*context)(void);
     bool (*deterministic)(const void *context);
+    bool (*attention[5])(const void *context);
     const bool *anomaly_mode;
     bool (*keep_graph)(void);
 } torch_state;
+
+/* Whether attention may use a kernel; a symbol in the order of `ATTENTION_KERNELS` of graphs/modes.py. */
+static const char *const attention_switches[] = {
+    "_ZNK2at7Context19userEnabledFlashSDPEv",     "_ZNK2at7Context26userEnabledMemEfficientSDPEv",
+    "_ZNK2at7Context18userEnabledMathSDPEv",      "_ZNK2at7Context19userEnabledCuDNNSDPEv",
+    "_ZNK2at7Context26userEnabledOverrideableSDPEv",
+};
+enum { ATTENTION_SWITCHES = sizeof attention_switches / sizeof *attention_switches };
 
 /* The dispatch keys that this thread includes and excludes, as differences from torch's defaults. */
 static _Thread_local const LocalKeys *local_keys;
@@ -35,6 +44,24 @@ static bool find_local_keys(void) {
         local_keys = dlsym(torch_state.keys_library, "_ZN3c104impl26raw_local_dispatch_key_setE");
     }
     return local_keys != NULL;
+}
+
+static bool find_attention(void) {
+    if (torch_state.context == NULL) return false;
+    for (int i = 0; i < ATTENTION_SWITCHES; i++) {
+        if (torch_state.attention[i] == NULL) return false;
+    }
+    return true;
+}
+
+/* One bit for each kernel that attention may use. */
+static uint64_t attention_kernels(void) {
+    const void *context = torch_state.context();
+    uint64_t found = 0;
+    for (int i = 0; i < ATTENTION_SWITCHES; i++) {
+        found |= (uint64_t)torch_state.attention[i](context) << i;
+    }
+    return found;
 }
 
 static void prepare(void) {
@@ -49,6 +76,9 @@ static void prepare(void) {
     *(void **)&torch_state.function_modes = dlsym(cpu, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
     *(void **)&torch_state.context = dlsym(cpu, "_ZN2at13globalContextEv");
     *(void **)&torch_state.deterministic = dlsym(cpu, "_ZNK2at7Context23deterministicAlgorithmsEv");
+    for (int i = 0; i < ATTENTION_SWITCHES; i++) {
+        *(void **)&torch_state.attention[i] = dlsym(cpu, attention_switches[i]);
+    }
     torch_state.anomaly_mode = dlsym(cpu, "_ZN5torch8autograd11AnomalyMode8_enabledE");
     *(void **)&torch_state.keep_graph = dlsym(cpu, "_ZN5torch8autograd33get_current_graph_task_keep_graphEv");
 }
@@ -60,6 +90,7 @@ static void prepare(void) {
     STATE(default_dtype, torch_state.default_dtype, (uint64_t)torch_state.default_dtype())                             \
     STATE(deterministic, torch_state.context && torch_state.deterministic,                                             \
           torch_state.deterministic(torch_state.context()))                                                            \
+    STATE(attention, find_attention(), attention_kernels())                                                            \
     STATE(keys_included, find_local_keys(), local_keys->included)                                                      \
     STATE(keys_excluded, find_local_keys(), local_keys->excluded)                                                      \
     STATE(anomaly_mode, torch_state.anomaly_mode, *torch_state.anomaly_mode)                                           \

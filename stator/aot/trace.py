@@ -38,6 +38,7 @@ from stator.fake import FakeTensor, make
 from stator.fake.layout import contiguous_strides, is_dense
 from stator.fake.mode import inner, is_inner, leaf_like, without_saved_tensor_hooks
 from stator.fake.symbolic import extents
+from stator.graphs import modes
 from stator.graphs.calls import effects_of
 from stator.graphs.formulas import as_eager_chooses
 from stator.graphs.lineage import whole_of
@@ -119,6 +120,7 @@ def trace(
     enabled = torch.is_grad_enabled()
     need_backward = need_backward and not torch.is_inference_mode_enabled()
     with (
+        modes.kept(casts.DEVICES),
         torch.inference_mode(False),
         torch.set_grad_enabled(need_backward and enabled),
         torch.autograd.set_multithreading_enabled(False),

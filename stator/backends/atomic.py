@@ -15,13 +15,12 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.amp import autocast_mode
 
 from stator.aot.casts import DEVICES
 from stator.aot.generators import restoring
 from stator.base.device import HOST
 from stator.base.errors import mark_partly_done
-from stator.capture.values.torch import switches
+from stator.graphs.modes import TURNING, Modes
 
 Compiled = Callable[..., Any]
 
@@ -54,47 +53,6 @@ class Kept:
         return tensor.grad_fn is self.history
 
 
-class Modes:
-    """The modes of the thread that a graph may turn by a call."""
-
-    __slots__ = ("cache", "casts", "grad", "nesting", "switches")
-
-    def __init__(self) -> None:
-        self.grad = torch.is_grad_enabled()
-        self.casts = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in DEVICES]
-        self.cache = torch.is_autocast_cache_enabled()
-        self.nesting = _nesting()
-        self.switches = [(turn, read()) for turn, read in _SWITCHES]
-
-    def put_back(self) -> None:
-        """Turns all of them back."""
-        torch._C._set_grad_enabled(self.grad)
-        for kind, enabled, dtype in self.casts:
-            torch.set_autocast_enabled(kind, enabled)
-            torch.set_autocast_dtype(kind, dtype)
-        torch.set_autocast_cache_enabled(self.cache)
-        while _nesting() > self.nesting:
-            if torch.autocast_decrement_nesting() == 0:
-                torch.clear_autocast_cache()
-        for turn, value in self.switches:
-            turn(value)
-
-
-def _nesting() -> int:
-    """How many autocast contexts the thread is in."""
-    torch.autocast_increment_nesting()
-    return torch.autocast_decrement_nesting()
-
-
-#: What turns and what reads a switch, of those that graphs may turn and this version has.
-_SWITCHES = [
-    (getattr(torch._C, turn), getattr(torch._C, read)) for turn, read in switches.NAMES if hasattr(torch._C, turn)
-]
-
-#: Calls that turn a mode.
-_TURNING = {torch._C._set_grad_enabled, autocast_mode._enter_autocast, *(turn for turn, _ in _SWITCHES)}
-
-
 def atomic(gm: Any, compiled: Compiled, example_inputs: Sequence[Any]) -> Compiled:
     """The same callable, of which a call that raises has changed nothing."""
     if not isinstance(gm, fx.GraphModule):
@@ -104,7 +62,7 @@ def atomic(gm: Any, compiled: Compiled, example_inputs: Sequence[Any]) -> Compil
     attributes = [getattr(gm, str(n.target)) for n in gm.graph.find_nodes(op="get_attr") if n.name in names]
     tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
     devices = [torch.device(HOST), *{t.device for t in tensors if t.device.type in DEVICES} - {torch.device(HOST)}]
-    turning = any(node.target in _TURNING for node in gm.graph.nodes if node.op == "call_function")
+    turning = any(node.target in TURNING for node in gm.graph.nodes if node.op == "call_function")
     if places or attributes or turning:
         compiled = functools.partial(_attempt, compiled, places, attributes, turning)
     return functools.partial(restoring, devices, compiled)
@@ -114,7 +72,7 @@ def _attempt(
     compiled: Compiled, places: Sequence[int], attributes: Sequence[torch.Tensor], turning: bool, *inputs: Any
 ) -> Any:
     kept = [Kept(tensor) for tensor in (*attributes, *[inputs[i] for i in places])]
-    modes = Modes() if turning else None
+    modes = Modes(DEVICES) if turning else None
     try:
         return compiled(*inputs)
     except BaseException as error:

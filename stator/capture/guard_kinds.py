@@ -18,6 +18,7 @@ from stator import _native
 from stator.capture.conditions import ConditionFacts
 from stator.capture.default_device import default_device
 from stator.capture.source import ConstSource, constant_key
+from stator.graphs.modes import ATTENTION_KERNELS, SWITCHES
 
 #: Learn where torch keeps metadata now, not in the middle of a call, where modes may be active.
 TENSOR_ACCESS: Final = _native.tensor_access()
@@ -89,6 +90,11 @@ def autocast(device: str) -> State:
     return State(read, f"autocast of {device}", torch._C._is_any_autocast_enabled)
 
 
+def attention_kernels() -> tuple[str, ...]:
+    """The kernels of attention that are switched on."""
+    return tuple([name for name in ATTENTION_KERNELS if SWITCHES[name].read()])
+
+
 #: Global state by name; `state_guards` guards it as it is while capturing. `csrc/state.c` reads most of it without
 #: Python, under the same names.
 STATES: Final[dict[str, State]] = {
@@ -99,6 +105,7 @@ STATES: Final[dict[str, State]] = {
     "default_dtype": State(torch.get_default_dtype, "torch.get_default_dtype()"),
     "default_device": State(default_device, "the default device", lambda: default_device() is not None),
     "deterministic": State(torch._C._get_deterministic_algorithms, "torch.are_deterministic_algorithms_enabled()"),
+    "attention": State(attention_kernels, "kernels of attention that are switched on"),
     "fills_memory": State(
         torch._C._get_deterministic_fill_uninitialized_memory,
         "torch.utils.deterministic.fill_uninitialized_memory",

@@ -2,8 +2,8 @@
 
 Answers about the process (default dtype, available devices, autocast) are taken now; they are part of
 the global state that every compiled entry checks. Mode switches change the modes of the interpreted
-program, held by the graph builder. The honest answer to "is a compiler tracing this?" is yes.
-Neighbours: `graph.py` (modes), `functions.py` (everything else of torch).
+program, held by the graph builder.
+Neighbours: `graph.py` (modes), `switches.py` (whether a compiler is tracing), `functions.py` (all else of torch).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import overrides
 
 from stator.base.errors import GraphBreak
 from stator.capture.values.fold import all_constant, ask, fold
-from stator.capture.values.python.constant import FALSE, NONE, TRUE
+from stator.capture.values.python.constant import FALSE, NONE
 from stator.capture.values.registry import CALLS, fresh, handles
 from stator.capture.values.torch.tensor import TensorValue, answer, call_graph, tensor_flag
 
@@ -32,8 +32,6 @@ def _always(value: Value) -> Callable[..., Value]:
 
 #: Function -> its answer under capture.
 ANSWERS: list[tuple[Any, Value]] = [
-    (torch.compiler.is_compiling, TRUE),
-    (torch.compiler.is_dynamo_compiling, TRUE),
     (torch.compiler.is_exporting, FALSE),
     (torch._jit_internal.is_scripting, FALSE),
     (torch._C._get_tracing_state, NONE),

@@ -17,6 +17,7 @@ import torch
 from stator.capture import frames
 from stator.capture.values.registry import handler_of
 from stator.capture.values.torch import state as torch_state
+from stator.graphs.modes import ATTENTION_KERNELS, SWITCHES
 
 MODULES = (
     "", "cuda", "cuda.memory", "cuda.random", "cuda.amp", "backends", "backends.cuda", "backends.cudnn", "backends.mkl",
@@ -36,6 +37,9 @@ ELSEWHERE = {
     torch.is_grad_enabled: "STATE grad_mode",
     torch.is_inference_mode_enabled: "STATE keys_included",
     torch._C._get_tracing_state: "nothing is traced by torch.jit while capturing",
+    torch.compiler.is_compiling: "STATE attention",
+    torch.compiler.is_dynamo_compiling: "STATE attention",
+    **{SWITCHES[name].read: "STATE attention" for name in ATTENTION_KERNELS},
 }
 
 #: C functions whose answer was fixed when torch was built.
