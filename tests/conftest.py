@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import random
 import sys
@@ -132,6 +133,17 @@ def _no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
         assert not found, "stator failed where eager PyTorch does not: " + "; ".join(map(str, found))
     else:
         assert found, "the test is marked as one that provokes faults, and there were none"
+
+
+@pytest.fixture
+def few_objects() -> Iterator[None]:
+    """The garbage collector, and who asks it what there is, walk over what the test makes and nothing else.
+
+    A walk over all that other tests and the libraries keep takes most of a second in the middle of a run.
+    """
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture
