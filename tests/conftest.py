@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import random
 import sys
@@ -46,7 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    needing = [item for item in items if item.get_closest_marker("gpu")]
+    needing: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        (needing if item.get_closest_marker("gpu") else others).append(item)
     if not needing:
         return
     import torch
@@ -54,15 +58,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if torch.cuda.is_available():
         return
     config.hook.pytest_deselected(items=needing)
-    items[:] = [item for item in items if item not in needing]
+    items[:] = others
     config.stash[_left_out] = len(needing)
 
 
 def _seed() -> None:
     random.seed(0)
     torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.manual_seed(0)
+    if torch is None:
+        return
+    # `torch.manual_seed` notes the stack for each kind of device that has not started, which takes a millisecond or two
+    # before every test, and keeps all of them.
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -90,12 +99,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"{config.stash[_left_out]} tests need a CUDA device and were left out")
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    """Random numbers are the same on every run and in every order of tests."""
-    _seed()
-
-
 @functools.cache
 def _start_gpu() -> None:
     """Have a GPU's libraries started in both threads that use them: PyTorch warns where a thread has no context."""
@@ -115,6 +118,12 @@ def _started(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _seeded(_started: None) -> None:
+    """Random numbers are the same on every run and in every order of tests, of a GPU that has been started too."""
+    _seed()
+
+
+@pytest.fixture(autouse=True)
 def _no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
     """A fault of stator that nobody expects fails the test: the program goes on in eager, so results cannot show it."""
     before = faults.total()
@@ -124,6 +133,17 @@ def _no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
         assert not found, "stator failed where eager PyTorch does not: " + "; ".join(map(str, found))
     else:
         assert found, "the test is marked as one that provokes faults, and there were none"
+
+
+@pytest.fixture
+def few_objects() -> Iterator[None]:
+    """The garbage collector, and who asks it what there is, walk over what the test makes and nothing else.
+
+    A walk over all that other tests and the libraries keep takes most of a second in the middle of a run.
+    """
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

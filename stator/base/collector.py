@@ -9,6 +9,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+#: How many times frozen objects are taken to stay frozen, once there were some: to count them, Python walks over all.
+_TAKEN_TO_STAY: Final = 100
+_untold = 0  # how many times that is, from now on
 
 
 @contextmanager
@@ -35,6 +40,17 @@ def paused() -> Iterator[None]:
         try:
             yield
         finally:
-            if was_on and not gc.get_freeze_count():
+            if was_on and not _user_has_frozen():
                 gc.freeze()
                 gc.unfreeze()
+
+
+def _user_has_frozen() -> bool:
+    """Whether there are frozen objects; where there were, so it is for the next hundred times."""
+    global _untold
+    if _untold:
+        _untold -= 1
+        return True
+    frozen = gc.get_freeze_count() > 0
+    _untold = _TAKEN_TO_STAY if frozen else 0
+    return frozen

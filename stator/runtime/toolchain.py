@@ -13,8 +13,8 @@ import selectors
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from stator.base import artifacts, log, processor, temporary
 from stator.base.errors import BuildError, CompilerMissing
 from stator.base.options import Options
 from stator.base.store import Store, key_of
+from stator.runtime.precompiled import Header, header_of
 
 
 class Cpp:
@@ -100,7 +101,7 @@ class Compilation:
     def close(self) -> None:
         """End what still runs, and leave no files."""
         for entry in self._running.get_map().values():
-            process = entry.data[1]
+            process = entry.data[0]
             process.kill()
             process.communicate()
         self._running.close()
@@ -135,39 +136,74 @@ class Compilation:
         """Take what has ended, for which it waits so long, and start as many as there are cores."""
         for entry, _ in self._running.select(timeout) if self._running.get_map() else ():
             self._running.unregister(entry.fileobj)
-            self._end(*entry.data)
+            process, end = entry.data
+            end(process.communicate()[0].decode(errors="replace"), process.returncode)
         while self._waiting and len(self._running.get_map()) < (os.cpu_count() or 1):
             self._start(*self._waiting.popleft())
 
     def _start(self, key: str, source: str, flags: tuple[str, ...]) -> None:
         """A compiler process; it reads a file, since one that was fed would wait until those before it have ended."""
         self._folder = self._folder or temporary.fresh("build")
+        program = _program(self._cpp.compiler)
         target = self._folder / f"{key}.so"
-        text = target.with_suffix(".cpp")
-        text.write_text(source, encoding="utf-8")
-        command = [_program(self._cpp.compiler), *flags, text.name, "-lm", "-o", str(target)]
-        self._run(key, source, target, command)
+        command = [program, *flags, f"{key}.cpp", "-lm", "-o", str(target)]
+        header, rest = header_of(program, flags, source)
+        if header is not None and header.due() and _precompiles(program):
+            self._precompile(header, [program, *flags])
+        if header is None or header.path is None:
+            self._compile(key, source, target, command)
+        else:
+            end = partial(self._end_with, header, key, source, target, command)
+            target.with_suffix(".cpp").write_text(rest, encoding="utf-8")
+            self._run([*command, "-include", str(header.path)], end)
 
-    def _run(self, key: str, source: str, target: Path, command: list[str]) -> None:
+    def _compile(self, key: str, source: str, target: Path, command: list[str]) -> None:
+        """By the whole text."""
+        target.with_suffix(".cpp").write_text(source, encoding="utf-8")
+        self._run(command, partial(self._end, key, source, target, command))
+
+    def _precompile(self, header: Header, command: list[str]) -> None:
+        """For the units to come."""
+        path, arguments = header.begin()
+
+        def end(output: str, code: int) -> None:
+            if code:
+                header.give_up()
+            else:
+                header.path = path
+
+        self._run([*command, *arguments], end)
+
+    def _run(self, command: list[str], end: Callable[[str, int], None]) -> None:
+        """Start a process; `end` is told what it said and how it ended, which closes what it says."""
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self._folder
         )
         assert process.stdout is not None
-        self._running.register(process.stdout, selectors.EVENT_READ, (key, process, source, target, command))
+        self._running.register(process.stdout, selectors.EVENT_READ, (process, end))
 
-    def _end(self, key: str, process: subprocess.Popen[bytes], source: str, target: Path, command: list[str]) -> None:
-        """What a process gave, which closes what it says as it ends.
+    def _end_with(
+        self, header: Header, key: str, source: str, target: Path, command: list[str], output: str, code: int
+    ) -> None:
+        """What was compiled with a precompiled header; where that failed, the whole source is compiled."""
+        if code:
+            header.give_up()
+            self._compile(key, source, target, command)
+        else:
+            self._cpp.store.put(key, target.read_bytes())
+
+    def _end(self, key: str, source: str, target: Path, command: list[str], output: str, code: int) -> None:
+        """What was compiled.
 
         A compiler that crashes takes the same text at another level of optimization, mostly, and is asked once more.
         """
-        output = process.communicate()[0].decode(errors="replace")
-        if not process.returncode:
+        if not code:
             self._cpp.store.put(key, target.read_bytes())
         elif _CRASHED in output and command[-1] not in _OTHER_LEVEL.values():
             level = next((flag for flag in reversed(command) if flag in _OTHER_LEVEL), "-O1")
-            self._run(key, source, target, [*command, _OTHER_LEVEL[level]])
+            self._compile(key, source, target, [*command, _OTHER_LEVEL[level]])
         elif self._failure is None:
-            self._failure = BuildError(self._cpp.kept(source), process.returncode, output)
+            self._failure = BuildError(self._cpp.kept(source), code, output)
 
 
 def open_store(options: Options) -> Store:
@@ -192,6 +228,11 @@ def _program(compiler: str) -> str:
     if found is None:
         raise CompilerMissing(compiler)
     return found
+
+
+def _precompiles(program: str) -> bool:
+    """Whether it is gcc: that finds what was precompiled beside a header, and reads the text where it is of no use."""
+    return "Free Software Foundation" in _identity(program)
 
 
 @cache

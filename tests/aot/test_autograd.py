@@ -478,6 +478,7 @@ def test_what_cannot_run_again_has_no_second_derivative() -> None:
         second(compiled(norm), leaf(3, 4))
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_an_input_that_is_gone_has_no_second_derivative() -> None:
     call = compiled(lambda x, y: x.sin() + y)
     x = leaf(4)
@@ -489,6 +490,7 @@ def test_an_input_that_is_gone_has_no_second_derivative() -> None:
         first.sum().backward()
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_nothing_is_kept_for_derivatives_that_nobody_asks_for() -> None:
     """An input that backward does not read is freed."""
     call, x = compiled(lambda x, y: x.sin() + y), leaf(4)

@@ -166,6 +166,7 @@ def test_a_parameter_that_eager_does_not_keep() -> None:
     assert not isinstance(both(lambda x: (weight @ x + bias).relu(), act), str)
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_what_only_one_result_needs_is_freed_with_it() -> None:
     """The large tensor is read by the gradient of the first result alone."""
 

@@ -15,6 +15,8 @@ from stator.base.errors import Unsupported
 from stator.prims import DECOMPOSITIONS, RANDOM_OPERATORS
 from tests.aot.models import Function, captured
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 Program = Callable[..., object]
 
 

@@ -78,6 +78,7 @@ def test_what_is_passed_is_what_is_live() -> None:
     assert continuation.function(decoded, point, {})(3, 4) == 12
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_references_are_given_back() -> None:
     def program(a: Any, b: Any) -> Any:
         cell = a

@@ -93,6 +93,7 @@ def test_loop_targets_stand_after_the_loop() -> None:
     assert "FOR_ITER" in decoded.text()
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_decoded_is_kept_with_the_code() -> None:
     def program() -> int:
         return 1

@@ -290,6 +290,7 @@ def continuations() -> int:
     return sum(type(held) is Continuation for held in gc.get_objects())
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_no_continuation_is_seen() -> None:
     def fn(x: torch.Tensor) -> Any:
         try:

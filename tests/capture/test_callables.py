@@ -394,6 +394,7 @@ def test_tensors_are_freed() -> None:
     assert [item() for item in dead] == [None] * 4
 
 
+@pytest.mark.usefixtures("few_objects")
 @quiet
 def test_tensors_of_a_failed_capture_are_freed() -> None:
     def fn(y: torch.Tensor) -> Any:
@@ -410,6 +411,7 @@ def test_tensors_of_a_failed_capture_are_freed() -> None:
     assert [item() for item in dead] == [None] * 2
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_models_are_freed() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -431,6 +433,7 @@ def test_models_are_freed() -> None:
     assert [item() for item in dead] == [None, None]
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_models_that_compile_themselves_are_freed_by_reset() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -453,6 +456,7 @@ def test_models_that_compile_themselves_are_freed_by_reset() -> None:
     assert [item() for item in dead] == [None, None]
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_a_function_of_a_global_model_frees_it_after_reset() -> None:
     holder = [nn.Linear(3, 3)]
 

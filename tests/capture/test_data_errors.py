@@ -312,6 +312,7 @@ def test_data_errors_under_a_checkpoint(backend: str) -> None:
         assert got == want if isinstance(want, str) else torch.allclose(got, want)
 
 
+@pytest.mark.usefixtures("few_objects")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_nothing_outlives_a_data_error(backend: str) -> None:
     """What the caller's frames hold, such as the hooks of a checkpoint, goes when the exception does, not when the

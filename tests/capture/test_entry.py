@@ -312,6 +312,7 @@ def test_modes_of_torch_see_the_original(captures: Captures) -> None:
     assert len(captures.calls) == 2
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_compiled_functions_are_collected(captures: Captures) -> None:
     def make() -> weakref.ref[Any]:
         def local(x: int) -> int:
@@ -468,6 +469,7 @@ def test_a_subclass_hook_of_the_user_is_not_run() -> None:
     assert isinstance(compiled, Inner) and made == ["Inner"]
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_modules_are_collected(captures: Captures) -> None:
     def make() -> weakref.ref[Any]:
         net = Net()

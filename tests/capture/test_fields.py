@@ -89,6 +89,7 @@ def test_a_misspelt_field_is_an_error() -> None:
     assert not hasattr(Pair("a"), "__dict__")
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_values_are_told_apart_by_identity_and_go_when_nobody_holds_them() -> None:
     one, other = Named("a"), Named("a")
     assert one != other and len({one, other}) == 2

@@ -175,6 +175,7 @@ def test_sizes_may_be_any() -> None:
     assert "[*, 4]" in str(Guard("TENSOR", X, facts))
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_a_guard_does_not_keep_the_tensor() -> None:
     tensor = torch.randn(3)
     guard = Guard("TENSOR", X, tensor)
@@ -548,6 +549,7 @@ def test_exceptions_in_guards() -> None:
         tree_of(Guard("EQUALS", AttrSource(X, "value"), 1)).check(Rude())
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_cycles_are_collected() -> None:
     class Holder: ...
 

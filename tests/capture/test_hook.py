@@ -229,6 +229,7 @@ def test_training_through_hooked_frames(x: torch.Tensor) -> None:
     torch.testing.assert_close([parameter.grad for parameter in model.parameters()], expected)
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_a_dead_module_takes_its_versions_along(graphs: Graphs, x: torch.Tensor) -> None:
     class Scale(nn.Module):
         def __init__(self) -> None:

@@ -61,6 +61,8 @@ def raising(x: torch.Tensor, other: list[Any]) -> Any:
 
 FUNCTIONS = [straight, breaking, raising]
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 
 def rss() -> int:
     gc.collect()

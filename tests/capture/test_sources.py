@@ -42,6 +42,7 @@ def test_equal_paths_are_one_object() -> None:
     assert AttrSource(GlobalSource("a"), "b") is not AttrSource(LocalSource("a"), "b")
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_unused_sources_are_forgotten() -> None:
     gc.collect()
     before = len(Source._table)

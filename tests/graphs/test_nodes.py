@@ -35,6 +35,7 @@ def test_graphs_are_as_fx_makes_them() -> None:
     assert list(first.users) == [second]
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_a_module_has_its_text_when_somebody_asks() -> None:
     gm = module(doubled(), "Doubled")
     assert gm._needs_recompile()

@@ -33,6 +33,7 @@ def test_as_torch_makes_them(size: tuple[int, ...], stride: tuple[int, ...], dty
         assert made.data_ptr() != again.data_ptr()
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_nothing_is_kept() -> None:
     make = Empty((2, 3), (3, 1), torch.float32)
     size = (2, 3)

@@ -10,6 +10,8 @@ import threading
 import weakref
 from typing import Any
 
+import pytest
+
 from stator import _native
 from stator._native import RunOriginal
 from tests.native.hooked import ALWAYS, Hook
@@ -110,6 +112,7 @@ def test_reference_counts_are_exact(hook: Hook) -> None:
     assert all(abs(a - b) < 50 for a, b in zip(after, before, strict=True)), (before, after)
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_code_objects_die_with_their_versions(hook: Hook) -> None:
     scope: dict[str, Any] = {}
     exec("def f(): return 1\ndef g(): return 2", scope)
@@ -124,6 +127,7 @@ def test_code_objects_die_with_their_versions(hook: Hook) -> None:
     assert gone() is None
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_entries_outlive_their_code(hook: Hook) -> None:
     scope: dict[str, Any] = {}
     exec("def f(): return 1\ndef g(): return 2", scope)

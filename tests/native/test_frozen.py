@@ -60,6 +60,7 @@ def test_a_write_while_it_is_computed() -> None:
     assert [float(made([])[0]) for _ in range(3)] == [0, 4, 8] and not made.fresh
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_one_that_is_gone_is_forgotten() -> None:
     x = torch.zeros(4)
     first, second = (frozen([x], lambda kept, alone: ()) for _ in range(2))

@@ -30,6 +30,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "k.so")
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_pointers_of_tensors_and_integers(library: str) -> None:
     copy, wait_for = _native.load_kernels(library, ["copy", "wait_for"])
     assert repr(copy) == "<kernel copy>" and copy.address != wait_for.address

@@ -250,6 +250,7 @@ def test_what_has_no_words_is_evaluated() -> None:
     Counting.answer = 1
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_guards_that_change_what_is_recorded() -> None:
     class Restless:
         @property

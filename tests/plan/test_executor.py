@@ -337,6 +337,7 @@ def test_steps_that_do_not_fit_are_not_taken(change: dict[str, Any]) -> None:
         Executor(**{**whole, "steps": (steps,)})  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_an_executor_in_a_cycle_is_collected() -> None:
     def fail(number: int, error: BaseException, kept: object) -> None: ...
 

@@ -6,6 +6,7 @@ import gc
 import warnings
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -149,6 +150,7 @@ def test_explain_says_what_is_recorded(machine: Machine) -> None:
     assert "recording: forward has 1 of 1 steps recorded" in str(told)
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_what_is_recorded_goes_with_the_function(machine: Machine) -> None:
     from stator._native import Recording
 

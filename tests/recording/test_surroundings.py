@@ -67,6 +67,7 @@ def test_results_that_a_thread_holds(machine: Machine) -> None:
         close(seen.pop(), chain(x))
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_results_outlive_the_function(machine: Machine) -> None:
     """Also where its memory has gone back, and others have taken what there is."""
     kept = Kept()
@@ -85,6 +86,7 @@ def test_results_outlive_the_function(machine: Machine) -> None:
         del others
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_memory_is_given_back_between_calls(machine: Machine) -> None:
     compiled = machine.compile(chain)
     for i in range(12):

@@ -85,6 +85,7 @@ def test_who_wraps_the_method_too_is_called(machine: Machine, told: list[Any], m
     assert told == ["theirs", "stream"] and len(kept) == 6
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_places_are_not_kept(machine: Machine) -> None:
     compiled = machine.compile(chain)
     x = machine.randn(64)

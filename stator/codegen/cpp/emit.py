@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
+from stator.base import preamble
 from stator.base.device import Device
 from stator.codegen.cpp.printer import function_text
 from stator.kernel.decisions import LoopPlan, decide
@@ -87,7 +88,7 @@ def _unit(plans: Sequence[LoopPlan], texts: Sequence[str]) -> str:
         needs.add("pairs.h")
     if any(made.streamed for made in plans):
         needs.add("stream.h")
-    return "\n".join([header(frozenset(needs)), *texts])
+    return "\n".join([header(frozenset(needs)) + preamble.END, *texts])
 
 
 @cache

@@ -122,17 +122,20 @@ def spread(groups: list[Any], most: int, choices: random.Random) -> list[Any]:
 
 
 def cases(
-    seed: int = 0, most: int = 4, kinds: tuple[str, ...] = tuple(RECEIVERS), share: float = 1.0
+    seed: int = 0, most: int = 4, kinds: tuple[str, ...] = tuple(RECEIVERS), share: float = 1.0, only: str | None = None
 ) -> Iterator[Case]:
-    """The cases of a seed: at most `most` for each of a share of all attributes and templates of each kind."""
+    """The cases of a seed: at most `most` for each of a share of all attributes and templates of each kind.
+
+    With `only` they are those of one attribute, the same as among all.
+    """
     for kind in kinds:
         receivers = RECEIVERS[kind]
         for name in attributes(kind):
             choices = random.Random(f"{seed} {kind} {name}")
-            if choices.random() >= share:
+            if only not in (None, name) or choices.random() >= share:
                 continue
             yield from distinct(kind, name, calls(kind, name, choices), receivers, most, choices)
-        for template in TEMPLATES:
+        for template in TEMPLATES if only is None else ():
             choices = random.Random(f"{seed} {kind} {template}")
             if choices.random() >= share:
                 continue

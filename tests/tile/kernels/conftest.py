@@ -17,6 +17,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, interpr
     if request.param in ("threads", "gpu"):
         made_by = emulated if request.param == "threads" else on_gpu
         monkeypatch.setattr(sys.modules["stator.tile.jit"], "code_of", made_by.code_of)
+        request.getfixturevalue("few_objects")  # both look for the tensors that there are, at each launch
     monkeypatch.setenv("STATOR_TILE_STRICT", "1")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     return str(request.param)

@@ -73,7 +73,7 @@ PARTS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]]]] = 
 
 
 @pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def threads(monkeypatch: pytest.MonkeyPatch, few_objects: None) -> None:
     """Kernels run thread by thread, and a refusal is an error."""
     monkeypatch.setenv("STATOR_TILE_CODE", "1")
     monkeypatch.setenv("STATOR_TILE_STRICT", "1")

@@ -65,6 +65,7 @@ def test_launchers_take_what_they_are_made_of() -> None:
         TileLauncher(("x",), (), {}, {}, [], TENSORS, (), ABSENT)
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_launchers_are_collected() -> None:
     import gc
 

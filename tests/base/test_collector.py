@@ -1,0 +1,67 @@
+"""The garbage collector while stator compiles: new objects go on as old ones, and what a user froze stays frozen."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from stator.base import collector
+
+
+@pytest.fixture(autouse=True)
+def unfrozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(collector, "_untold", 0)
+    assert gc.isenabled() and not gc.get_freeze_count()
+    yield
+    gc.unfreeze()
+
+
+def young() -> set[int]:
+    return {id(item) for generation in (0, 1) for item in gc.get_objects(generation)}
+
+
+def test_what_is_made_goes_on_as_old() -> None:
+    with collector.paused():
+        assert not gc.isenabled()
+        made: list[object] = [[] for _ in range(3000)]
+    assert gc.isenabled() and not gc.get_freeze_count()
+    assert not young() & set(map(id, made))
+
+
+def test_what_a_user_froze_stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is counted once for many compilations: that is a walk over all of it."""
+    asked = []
+    count = gc.get_freeze_count
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: asked.append(count()) or asked[-1])
+    with collector.paused():
+        pass
+    assert asked == [0]
+    gc.freeze()
+    frozen = count()
+    for _ in range(50):
+        with collector.paused():
+            pass
+    assert count() == frozen and len(asked) == 2
+
+
+def test_objects_that_are_frozen_no_longer_are_noticed() -> None:
+    gc.freeze()
+    with collector.paused():
+        pass
+    gc.unfreeze()
+    for _ in range(200):
+        with collector.paused():
+            made: list[object] = [[] for _ in range(10)]
+    assert not young() & set(map(id, made))
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with collector.paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
