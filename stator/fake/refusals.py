@@ -2,8 +2,9 @@
 
 Which dtypes an operator takes is written nowhere but in its kernels, and changes between releases. So where an operator
 meets dtypes or numbers for the first time, its kernel is asked: it runs on stand-ins, tensors of zeros that have the
-arguments' dtypes, and few elements where no argument speaks of sizes. If that raises, while other dtypes pass with the
-same sizes, the error is the operator's and is raised here, as eager raises it. Answers are kept. Of other devices no
+arguments' dtypes, and few elements where no argument speaks of sizes. If that raises, while other dtypes, or whole
+numbers for those of other types, pass with the same sizes, the error is the operator's and is raised here, as eager
+raises it. Answers are kept. Of other devices no
 kernel is asked: an elementwise operator refuses there what it refuses on the host before a kernel is chosen (truth
 values that are subtracted, casts in place).
 
@@ -153,9 +154,26 @@ def _refusal_of_host(
         error = _attempt(func, args, kwargs, longest, lambda dtype, first: dtype)
         if error is None:
             return None
-        if any(_attempt(func, args, kwargs, longest, others) is None for others in _references(tensors[0].dtype)):
-            return error
+        for given in ((args, kwargs), _with_whole_numbers(func, args, kwargs)):
+            if any(_attempt(func, *given, longest, others) is None for others in _references(tensors[0].dtype)):
+                return error
     return None
+
+
+def _with_whole_numbers(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with 1 for every number of another type: a truth value, say, which may be what was refused."""
+    parameters = func._schema.arguments
+    operands = {p.name for p in parameters if "number" in str(p.type) or "Tensor" in str(p.type)}
+
+    def one(name: str, arg: Any) -> Any:
+        return 1 if name in operands and isinstance(arg, bool | float | complex | torch.SymFloat) else arg
+
+    return (
+        tuple([one(p.name, arg) for p, arg in zip(parameters, args, strict=False)]),
+        {name: one(name, arg) for name, arg in kwargs.items()},
+    )
 
 
 def _attempt(

@@ -27,6 +27,15 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], torch.Tensor]] = {
     "int // 0": (lambda x: x // 0, WHOLE),
     "int % 0": (lambda x: x % 0, WHOLE),
     "int ** -1": (lambda x: x**-1, WHOLE),
+    "float - True": (lambda x: x - True, SQUARE),
+    "True - bool": (lambda x: True - x, FLAGS),
+    "float > 1j": (lambda x: x > 1j, SQUARE),
+    "int <= 1j": (lambda x: x <= 1j, WHOLE),
+    "float // 1j": (lambda x: x // 1j, SQUARE),
+    "float += 1j": (lambda x: x.clone().add_(1j), SQUARE),
+    "int & 1.5": (lambda x: x & 1.5, WHOLE),
+    "float - True * float": (lambda x: torch.sub(x, x, alpha=True), SQUARE),
+    "clamp to 1j": (lambda x: x.clamp(max=1j), SQUARE),
     "int += 1.5": (lambda x: x.clone().add_(1.5), WHOLE),
     "int /= 2": (lambda x: x.clone().div_(2), WHOLE),
     "bool += 1": (lambda x: x.clone().add_(1), FLAGS),
@@ -81,6 +90,9 @@ TAKEN: dict[str, tuple[Callable[[Any], Any], torch.Tensor]] = {
     "uint8 nearest": (lambda x: F.interpolate(x.to(torch.uint8), size=(3, 3), mode="nearest"), IMAGE),
     "one element's variance": (lambda x: x.double().var(), SQUARE),
     "complex": (lambda x: (x * 1j).exp(), SQUARE),
+    "float == 1j": (lambda x: x == 1j, SQUARE),
+    "float * True": (lambda x: x * True + True, SQUARE),
+    "bool + True": (lambda x: torch.add(x, x, alpha=True), FLAGS),
 }
 
 
@@ -94,6 +106,27 @@ def test_is_taken_as_in_eager(name: str) -> None:
     function, x = TAKEN[name]
     compiled = stator.compile(function, options={"cache": False, "strict": True}, fullgraph=True)
     torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_what_eager_refuses_for_its_numbers_is_refused() -> None:
+    """A sample of all elementwise operators with numbers of every type, which may be what is wrong."""
+    wrong, refused = [], 0
+    for case in promotion.sample(0.01, seed=7):
+        operands = [*case.operands, *[operand for _, operand in case.keywords]]
+        numbers = [type(operand.value) for operand in operands if operand.kind == "number"]
+        sizes = {operand.kind for operand in operands if operand.kind != "number"}
+        if len(sizes) != 1 or not {bool, complex, float} & set(numbers) or "backward" in str(case.overload):
+            continue
+        if promotion.fixed(case.overload).keys() & {a.name for a in case.overload._schema.arguments[: len(case.operands)]}:
+            continue  # given twice
+        try:
+            case.call(case.arguments())
+        except refusals.ERRORS as error:
+            refused += 1
+            if _refused(case, [_moved(value, "cpu") for value in case.arguments()]) != str(error):
+                wrong.append(f"{case}: {error}")
+    assert not wrong
+    assert refused > 20
 
 
 def test_a_kernel_is_asked_once_for_each_kind_of_call(monkeypatch: pytest.MonkeyPatch) -> None:
