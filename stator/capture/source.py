@@ -425,6 +425,22 @@ class StrideSource(Source):
         return f"{self.base}.stride()[{self.dim}]"
 
 
+class LengthSource(Source):
+    """`len(base)` of a list or deque."""
+
+    __slots__ = ()
+    __match_args__ = ("base",)
+
+    def __init__(self, base: Source) -> None:
+        super().__init__(base)
+
+    def resolve(self, scope: Scope) -> Any:
+        return len(self.base.resolve(scope))  # type: ignore[union-attr]
+
+    def write(self) -> str:
+        return f"len({self.base})"
+
+
 class ClassAttrSource(Source):
     """A name found along the MRO of the class `base`, without calling descriptors."""
 
