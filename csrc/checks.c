@@ -20,7 +20,7 @@ PyObject *stored_items(PyObject *value) {
     return items;
 }
 
-static Py_ssize_t stored_length(PyObject *value) {
+Py_ssize_t stored_length(PyObject *value) {
     if (PyDict_Check(value)) return ((PyDictObject *)value)->ma_used;
     if (PyList_Check(value) || PyTuple_Check(value)) return Py_SIZE(value);
     if (PyAnySet_Check(value)) return PySet_GET_SIZE(value);
@@ -170,7 +170,7 @@ static int check_empty(Check *check, PyObject *value) {
     return 1;
 }
 
-static int same_result(PyObject *payload, PyObject *value) {
+int same_result(PyObject *payload, PyObject *value) {
     PyObject *function = PyTuple_GET_ITEM(payload, 0);
     PyObject *result = value ? PyObject_CallOneArg(function, value) : PyObject_CallNoArgs(function);
     if (result == NULL) return -1;

@@ -14,7 +14,7 @@
 /* What is read, by its name in a specification. */
 #define OPERANDS(OPERAND)                                                                                              \
     OPERAND(OPERAND_SIZE, "size") OPERAND(OPERAND_STRIDE, "stride") OPERAND(OPERAND_OFFSET, "offset")                  \
-    OPERAND(OPERAND_INT, "int") OPERAND(OPERAND_BITS, "bits")
+    OPERAND(OPERAND_LENGTH, "length") OPERAND(OPERAND_INT, "int") OPERAND(OPERAND_BITS, "bits")
 #define NAME(kind, name) name,
 
 typedef enum { OPERANDS(ENUMERATOR) } OperandKind;
@@ -115,6 +115,10 @@ static int read_operand(const Operand *operand, PyObject *value, int64_t *number
         if (!PyFloat_CheckExact(value)) return 0;
         memcpy(number, &((PyFloatObject *)value)->ob_fval, sizeof *number);
         return 1;
+    }
+    if (operand->kind == OPERAND_LENGTH) {
+        *number = stored_length(value);
+        return *number < 0 ? -1 : 1;
     }
     if (!tensor_check(value)) return 0;
     TensorView view;

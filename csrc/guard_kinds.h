@@ -50,12 +50,14 @@
          "a function of the object gives a constant", "{payload[0]:name}({source}) == {payload[1]:value}")
 
 /* Facts about several values, checked after all others: kind, cost, payload, holds (relation_<holds>, guards.c),
- * meaning, text. The payload of `other` is a second way, of `sources` are all ways. */
+ * meaning, text. The payload of `other` is a second way, of `sources` are all ways, of `together` a function, its answer and all ways. */
 #define RELATION_GUARDS(KIND)                                                                                          \
     KIND(SAME, 1, other, one_object, "two ways lead to one object", "{source} is {payload}")                           \
     KIND(NOT_SAME, 1, other, two_objects, "two ways lead to two objects", "{source} is not {payload}")                 \
     KIND(ALIASED, 2, sources, one_storage, "these tensors share one storage", "one storage for ({payload:ways})")      \
     KIND(CONDITION, 2, condition, condition, "a comparison of sizes", "{payload}")                                     \
+    KIND(TOGETHER, 9, together, together, "a function of several objects gives a constant",                            \
+         "({payload[0]}) is {payload[1]:value}")                                                                       \
     KIND(NOT_ALIASED, 6, sources, distinct_storages, "no two of these tensors share storage",                          \
          "no shared storage in ({payload:ways})")
 

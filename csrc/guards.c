@@ -413,6 +413,17 @@ static int relation_condition(const Relation *relation, const Run *run) {
     return condition_check(relation->condition, run->registers);
 }
 
+static int relation_together(const Relation *relation, const Run *run) {
+    PyObject *values = PyTuple_New(relation->count);
+    if (values == NULL) return -1;
+    for (Py_ssize_t i = 0; i < relation->count; i++) {
+        PyTuple_SET_ITEM(values, i, Py_NewRef(run->registers[relation->slots[i]]));
+    }
+    int status = same_result(relation->call, values);
+    Py_DECREF(values);
+    return status;
+}
+
 static int relation_one_object(const Relation *relation, const Run *run) {
     return run->registers[relation->slots[0]] == run->registers[relation->slots[1]];
 }

@@ -93,6 +93,7 @@ typedef struct {
     Py_ssize_t *slots;
     Py_ssize_t count;
     Condition *condition; /* of CONDITION */
+    PyObject *call;       /* of TOGETHER: (function, expected) */
     PyObject *text;
 } Relation;
 
@@ -170,6 +171,10 @@ int same_constant(PyObject *a, PyObject *b);
 PyObject *stored_items(PyObject *value);
 /* 1 it passes, 0 it does not, -1 an exception. */
 int run_check(Check *check, PyObject *value);
+/* How many items a builtin container holds, whatever a subclass says. */
+Py_ssize_t stored_length(PyObject *value);
+/* Whether (function, expected) agree about a value, or about nothing. */
+int same_result(PyObject *payload, PyObject *value);
 
 /* -- watch.c -- */
 

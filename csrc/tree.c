@@ -3,7 +3,8 @@
  * A specification is nested tuples, made by stator/capture/guards.py:
  *   node     (accessor, key, text, register or -1, checks, children)
  *   check    (kind, payload, text), kinds as in guard_kinds.h
- *   relation (kind, registers, text), or ("CONDITION", (operands, program), text): see condition.c
+ *   relation (kind, registers, text), or ("CONDITION", (operands, program), text): see condition.c,
+ *            or ("TOGETHER", ((function, expected), registers), text)
  * A text is any object; `str` of it is what a failing guard is told by.
  * The tree owns everything it names; what evaluation remembers is borrowed (see guards.c).
  */
@@ -359,6 +360,18 @@ static int parse_condition(const GuardTree *tree, Relation *relation, PyObject *
     return relation->condition ? 0 : -1;
 }
 
+/* ((function, expected), registers): the function takes a tuple of what the registers hold. */
+static int parse_together(const GuardTree *tree, Relation *relation, PyObject *payload) {
+    PyObject *call, *slots;
+    if (!PyArg_ParseTuple(payload, "O!O!", &PyTuple_Type, &call, &PyTuple_Type, &slots)) return -1;
+    if (PyTuple_GET_SIZE(call) != 2) {
+        PyErr_SetString(PyExc_TypeError, "payload of TOGETHER starts with (function, expected)");
+        return -1;
+    }
+    relation->call = Py_NewRef(call);
+    return parse_registers(tree, relation, slots);
+}
+
 #define PARSE_RELATION(kind, cost, payload, ...)                                                                       \
     case RELATION_##kind: return parse_##payload(tree, relation, compared);
 
@@ -434,7 +447,10 @@ static int visit_nodes(const Node *nodes, Py_ssize_t count, visitproc visit, voi
 
 static int tree_traverse(PyObject *self, visitproc visit, void *arg) {
     GuardTree *tree = (GuardTree *)self;
-    for (Py_ssize_t i = 0; i < tree->relation_count; i++) Py_VISIT(tree->relations[i].text);
+    for (Py_ssize_t i = 0; i < tree->relation_count; i++) {
+        Py_VISIT(tree->relations[i].text);
+        Py_VISIT(tree->relations[i].call);
+    }
     int status = visit_checks(tree->checks, tree->check_count, visit, arg);
     return status ? status : visit_nodes(tree->nodes, tree->node_count, visit, arg);
 }
@@ -468,6 +484,7 @@ static void tree_dealloc(PyObject *self) {
     free_nodes(tree->nodes, tree->node_count);
     for (Py_ssize_t i = 0; i < tree->relation_count; i++) {
         Py_XDECREF(tree->relations[i].text);
+        Py_XDECREF(tree->relations[i].call);
         PyMem_Free(tree->relations[i].slots);
         condition_free(tree->relations[i].condition);
     }

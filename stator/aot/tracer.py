@@ -26,6 +26,7 @@ from stator.aot.foreach import is_foreach, run_foreach
 from stator.aot.functional import Cell, Handle, Step, TracedGraph, check_reach, read, relocated, write
 from stator.aot.fused import is_fused, run_fused
 from stator.aot.operators import functional_form
+from stator.aot.scaler import is_scaling, run_scaling
 from stator.aot.written import written_form
 from stator.base.effects import Effect
 from stator.base.errors import DataDependent, Unsupported
@@ -189,6 +190,8 @@ class Tracer(FakeMode):
         plan = plan_of(func)
         if func in self.random_operators:
             return self._random
+        if is_scaling(func):
+            return self._scaling
         if plan.written is not None:
             return self._in_place
         if is_foreach(func):
@@ -285,6 +288,10 @@ class Tracer(FakeMode):
     def _fused(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with self:
             run_fused(func, args, dict(kwargs))
+
+    def _scaling(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self:
+            return run_scaling(func, args, kwargs)
 
     def _random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """By the functional form; without one eager's kernel draws when the graph runs, and checks its operands."""

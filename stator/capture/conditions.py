@@ -8,12 +8,12 @@ Neighbours: `guards.py` (the kind CONDITION), `csrc/condition.c` (evaluation).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from stator.capture.source import Source
-from stator.sizes.real import from_bits
+from stator.sizes.real import bits_of, from_bits
 
-Number = Literal["size", "stride", "offset", "int", "bits"]
+Number = Literal["size", "stride", "offset", "length", "int", "bits"]
 
 Step = tuple[str] | tuple[str, int]
 Program = tuple[Step, ...]
@@ -27,11 +27,27 @@ MIRRORED: Final = {"==": "==", "!=": "!=", "<": ">", "<=": ">="}
 
 
 class Operand(NamedTuple):
-    """A number that a condition reads: a size, stride or the offset of a tensor, an int, or the bits of a float."""
+    """A number that a condition reads: a size, stride or the offset of a tensor, the length of a list, an int, or the
+    bits of a float."""
 
     source: Source
     kind: Number
     dim: int = 0
+
+    def read(self, obj: Any) -> int:
+        """The number, of the object at the source."""
+        match self.kind:
+            case "size":
+                return obj.size(self.dim)  # type: ignore[no-any-return]
+            case "stride":
+                return obj.stride(self.dim)  # type: ignore[no-any-return]
+            case "offset":
+                return obj.storage_offset()  # type: ignore[no-any-return]
+            case "length":
+                return len(obj)
+            case "bits":
+                return bits_of(obj)
+        return obj  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         match self.kind:
@@ -39,6 +55,8 @@ class Operand(NamedTuple):
                 return f"{self.source}.{self.kind}()[{self.dim}]"
             case "offset":
                 return f"{self.source}.storage_offset()"
+            case "length":
+                return f"len({self.source})"
             case "bits":
                 return f"bits({self.source})"
         return str(self.source)

@@ -27,6 +27,7 @@ from stator.capture.guards import Guard
 from stator.capture.source import (
     ConstSource,
     ItemSource,
+    LengthSource,
     LocalSource,
     Scope,
     SizeSource,
@@ -397,7 +398,7 @@ class Sizes(Environment):
         operands: dict[Any, int] = {}
         for symbol in sorted(symbols(left) | (frozenset() if isinstance(right, Source) else symbols(right)), key=str):
             operands[symbol] = len(operands)
-        found = [self._operand(symbol) for symbol in operands]
+        found = [self.operand(symbol) for symbol in operands]
         if isinstance(right, Source):
             program = (("operand", len(found)), *postfix(left, operands), (op,))
             found.append(operand_of(right))
@@ -405,7 +406,8 @@ class Sizes(Environment):
             program = (*postfix(left, operands), *postfix(right, operands), (op,))
         return Guard("CONDITION", None, (found, program))
 
-    def _operand(self, symbol: Symbol) -> Operand:
+    def operand(self, symbol: Symbol) -> Operand:
+        """Where a guard finds the number."""
         place: Any = self.places[symbol][0]
         return Operand(place, "bits") if symbol in self.floats else operand_of(place)
 
@@ -450,6 +452,8 @@ def operand_of(place: Any) -> Operand:
             return Operand(base, "size", dim)
         case StrideSource(base=Source() as base, dim=dim):
             return Operand(base, "stride", dim)
+        case LengthSource(base=Source() as base):
+            return Operand(base, "length")
     return Operand(place, "int")
 
 

@@ -17,7 +17,7 @@ import torch
 from stator import _native
 from stator.capture.conditions import ConditionFacts
 from stator.capture.default_device import default_device
-from stator.capture.source import ConstSource, constant_key
+from stator.capture.source import ConstSource, Source, constant_key
 from stator.graphs.modes import ATTENTION_KERNELS, SWITCHES
 
 #: Learn where torch keeps metadata now, not in the middle of a call, where modes may be active.
@@ -57,6 +57,14 @@ class TensorFacts(NamedTuple):
 def always() -> bool:
     """Of a state that every version depends on."""
     return True
+
+
+class TogetherFacts(NamedTuple):
+    """What a TOGETHER guard asks: `function` of a tuple of what is found at the sources gives `answer`."""
+
+    function: Callable[[tuple[Any, ...]], Any]
+    answer: Any
+    sources: tuple[Source, ...]
 
 
 class State(NamedTuple):
@@ -166,6 +174,7 @@ PAYLOADS: Final[dict[str, Payload]] = {
     "other": Payload(),
     "sources": Payload(tuple),
     "condition": Payload(_condition, _same),
+    "together": Payload(lambda payload: TogetherFacts(*payload), _same),
 }
 
 # -- text ----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from stator import _native
 from stator.capture.arguments import parameters
 from stator.capture.conditions import ConditionFacts
-from stator.capture.guard_kinds import KINDS, STATES
+from stator.capture.guard_kinds import KINDS, STATES, TogetherFacts
 from stator.capture.source import (
     AttrSource,
     CellSource,
@@ -290,6 +290,8 @@ class TreeBuilder:
             case ConditionFacts(operands, program):
                 read = tuple((self.register(source), kind, dim) for source, kind, dim in operands)
                 return guard.kind, (read, program), guard
+            case TogetherFacts(function, answer, sources):
+                return guard.kind, ((function, answer), tuple(map(self.register, sources))), guard
             case tuple(sources):
                 return guard.kind, tuple(map(self.register, sources)), guard
             case other:

@@ -42,6 +42,7 @@ from stator.capture.source import (
     GlobalsSource,
     InstanceDictSource,
     ItemSource,
+    LengthSource,
     LocalSource,
     SizeSource,
     Source,
@@ -250,6 +251,8 @@ class Assembler:
                 self._call_on(torch.Tensor.size, base, dim)
             case StrideSource(base=base, dim=dim):
                 self._call_on(torch.Tensor.stride, base, dim)
+            case LengthSource(base=base):
+                self._call_on(len, base)
             case _:
                 raise InternalError("capture", f"no bytecode loads the source {source}")
 

@@ -428,6 +428,18 @@ class StrideSource(Step):
         return f"{self.base}.stride()[{self.dim}]"
 
 
+class LengthSource(Step):
+    """`len(base)` of a list or deque."""
+
+    __slots__ = ()
+
+    def resolve(self, scope: Scope) -> Any:
+        return len(self.base.resolve(scope))
+
+    def write(self) -> str:
+        return f"len({self.base})"
+
+
 class ClassAttrSource(Step):
     """A name found along the MRO of the class `base`, without calling descriptors."""
 

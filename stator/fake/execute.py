@@ -20,7 +20,7 @@ from stator.base.errors import DataDependent, InternalError, Unsupported
 from stator.fake.effects import operator_effects
 from stator.fake.overloads import Table
 from stator.fake.symbolic import SYMBOLIC, FloatNode, is_symbolic
-from stator.fake.tensor import FakeTensor, install_executor, make, memory_of, wrap_meta
+from stator.fake.tensor import FakeTensor, forget, install_executor, make, memory_of, wrap_meta
 from stator.sizes import real
 
 aten = torch.ops.aten
@@ -109,8 +109,8 @@ def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _check_devices((*args, *kwargs.values()) if kwargs else args)
     if plan.written is not None:
         return _write(func, plan, args, kwargs)
-    for position in plan.unreturned:
-        _note_write(argument(func, args, kwargs, position))
+    if plan.unreturned:
+        _write_unreturned(func, plan, args, kwargs)
     rule = RULES.get(func)
     if rule is None:
         out = NotImplemented
@@ -176,8 +176,7 @@ def _for_any_float(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if plan.written is not None:
         for position in plan.written:
             target = argument(func, args, kwargs, position)
-            for tensor in target if isinstance(target, (list, tuple)) else (target,):
-                memory_of(tensor).unknown = True
+            forget(*target if isinstance(target, (list, tuple)) else (target,))
     named = {name: _with_numbers(value, number) for name, value in kwargs.items()}
     out = execute(func, tuple([_with_numbers(arg, number) for arg in args]), named)
     _check_range([*kwargs.values(), *(() if func._opname in _ARITHMETIC else args)], out)
@@ -236,11 +235,20 @@ def _write(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[s
     if plan.restrides:
         return _restride(func, plan, targets[0], args, kwargs)
     for target in targets:
-        if isinstance(target, FakeTensor):
-            _note_write(target)
-            if target.constant is not None:
-                _write_constant(func, args, kwargs, target)
+        _note_write(target)
+    if any([isinstance(target, FakeTensor) and target.constant is not None for target in targets]):
+        _write_constants(func, args, kwargs, targets)
     return targets[0] if len(func._schema.returns) == 1 else tuple(targets)
+
+
+def _write_unreturned(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    targets: list[Any] = []
+    for position in plan.unreturned:
+        target = argument(func, args, kwargs, position)
+        _note_write(target)
+        targets += target if isinstance(target, (list, tuple)) else (target,)
+    if any([isinstance(target, FakeTensor) and target.constant is not None for target in targets]):
+        _write_constants(func, args, kwargs, targets)
 
 
 def _note_write(target: Any) -> None:
@@ -273,18 +281,19 @@ def _restrided(func: Any, constant: torch.Tensor, args: tuple[Any, ...]) -> torc
     return None if is_symbolic(args) else on_cpu(func, (constant, *args[1:]), {})
 
 
-def _write_constant(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], target: FakeTensor) -> None:
-    """Keep a known value true under writes, by the same write on the real tensor; where that fails, forget it."""
+def _write_constants(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any]) -> None:
+    """Keep known values true under writes, by the same write on the real tensors; where that fails, forget them."""
     reals = _constants(args)
-    if reals is None or kwargs or torch.Tag.nondeterministic_seeded in func.tags:
-        memory_of(target).unknown = True
+    random = torch.Tag.nondeterministic_seeded in func.tags
+    if reals is None or kwargs or random or func.namespace != "aten":
+        forget(*targets)
         return
     try:
         on_cpu(func, reals, kwargs)
     except RuntimeError:  # as in `_carry_constant`
-        if target.device.type == "cpu":
+        if any(target.device.type == "cpu" for target in targets if isinstance(target, FakeTensor)):
             raise
-        memory_of(target).unknown = True
+        forget(*targets)
 
 
 # ---- constants -------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from stator.fake.layout import (
     view_strides,
 )
 from stator.fake.rules import fresh, like, rule
-from stator.fake.tensor import FakeTensor, make
+from stator.fake.tensor import FakeTensor, forget, make
 
 # ---- backwards that are called for nothing ---------------------------------------------------------------------------
 
@@ -259,7 +259,15 @@ def _convolution_backward(grad: Any, x: Any, weight: Any, bias: Any, *args: Any)
 # ---- norms -----------------------------------------------------------------------------------------------------------
 
 
-@rule(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
+@rule(aten.native_batch_norm.default)
+def _writing_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *args: Any) -> Any:
+    """Its schema does not say that it writes statistics."""
+    if training:
+        forget(mean, var)
+    return _batch_norm(x, weight, bias, mean, var, training)
+
+
+@rule(aten._native_batch_norm_legit.default)
 def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, *args: Any) -> Any:
     if training and 0 in x.shape and x.device.type == "cpu":
         raise RuntimeError(f"input tensor must have at least one element, but got input_sizes = {list(x.shape)}")

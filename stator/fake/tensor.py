@@ -157,6 +157,13 @@ def memory_of(fake: FakeTensor) -> Memory:
     return memory
 
 
+def forget(*tensors: Any) -> None:
+    """Something that is not known has been written to these: neither they nor views of them are constants any more."""
+    for tensor in tensors:
+        if isinstance(tensor, FakeTensor):
+            memory_of(tensor).unknown = True
+
+
 def _meta_like(tensor: torch.Tensor, elements: Any = None) -> torch.Tensor:
     """A meta tensor with the tensor's geometry, over a storage of `elements` elements (default: just enough)."""
     size, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()

@@ -387,3 +387,61 @@ def test_what_is_no_number_is_told_apart(function: Any) -> None:
     compiled = stator.compile(program)
     for value in (0.5, 0.25, math.nan, 1.5, math.inf, -math.inf, 2.5, 3, 0.0, math.nan):
         assert torch.equal(compiled(torch.zeros(2), value), program(torch.zeros(2), value))
+
+
+COMPARED: dict[str, Callable[..., Any]] = {
+    "two": lambda x, a, b: x + 1 if a < b else x - 1,
+    "computed": lambda x, a, b: x + 1 if a < b - 1e-3 else x - 1,
+    "on both sides": lambda x, a, b: x + 1 if 2 * a >= b * b else x - 1,
+    "equal": lambda x, a, b: x + 1 if a == b else x - 1,
+    "a size": lambda x, a, b: x + 1 if len(x) / 2 > a else x - b,
+    "of an int": lambda x, a, b: x + 1 if int(1e3) > a * b else x - 1,
+    "the larger": lambda x, a, b: x * max(a, b) if max(a, b) > 2 * min(a, b) else x,
+    "divided": lambda x, a, b: x * (a / b) if b else x,
+    "rounded": lambda x, a, b: x + round(min(a, 1e3) - min(b, 1e3)) if a - b < 1e9 else x,
+    "finite": lambda x, a, b: x + 1 if math.isfinite(a - b) else x - 1,
+}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_comparisons_of_numbers_that_both_change(name: str) -> None:
+    """Each side is computed again where the guards are checked: one version for each answer, and right for any numbers."""
+    program = COMPARED[name]
+    compiled = stator.compile(program, options={"recompile_limit": 64, "strict": True}, fullgraph=True)
+    pairs = [(0.5, 0.25), (0.75, 1.5), (3.0, 1.25), (0.1, 0.3), (0.7, 0.2), (0.4, 0.9), (0.3, 0.25), (0.2, 0.6)]
+    versions = []
+    for a, b in pairs:
+        x = rand(3)
+        torch.testing.assert_close(compiled(x, a, b), program(x, a, b), equal_nan=True)
+        versions.append(len(versions_of(compiled)))
+    assert versions[-1] <= 5 and (name == "rounded" or versions[-1] == versions[3])
+    for a in NUMBERS:
+        for b in NUMBERS:
+            x = rand(4)
+            try:
+                expected: Any = program(x, a, b)
+            except (ArithmeticError, ValueError) as error:
+                with pytest.raises(type(error)):
+                    compiled(x, a, b)
+            else:
+                torch.testing.assert_close(compiled(x, a, b), expected, equal_nan=True)
+
+
+def test_the_best_so_far() -> None:
+    """What early stopping keeps: one version for what is better, and one for what is not."""
+
+    def f(x: torch.Tensor, state: Any, loss: float) -> torch.Tensor:
+        if loss < state.best - 1e-3:
+            state.best, state.bad = loss, 0
+        else:
+            state.bad += 1
+        return x + 1
+
+    losses = [5.0, 4.0, 3.5, 3.6, 3.7, 2.0, 2.1, 1.0, 0.5, 0.7, 0.9, 0.2, math.nan, 0.1]
+    ours, theirs = (SimpleNamespace(best=math.inf, bad=0) for _ in range(2))
+    compiled = stator.compile(f, fullgraph=True)
+    for loss in losses:
+        compiled(rand(2), ours, loss)
+        f(rand(2), theirs, loss)
+        assert vars(ours) == vars(theirs)
+    assert len(versions_of(compiled)) <= 5

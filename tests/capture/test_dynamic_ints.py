@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -197,3 +198,40 @@ def test_powers_of_great_sizes_are_exact() -> None:
     for size in (5, 7, 9, 3_000_001):
         x = torch.zeros(1, dtype=torch.int64).expand(size)
         assert torch.equal(compiled(x), function(x)), size
+
+
+LENGTHS: dict[str, Callable[..., Any]] = {
+    "compared": lambda x, items: x + 1 if len(items) < 6 else x - 1,
+    "computed with": lambda x, items: (x * len(items), len(items), len(items) / 2),
+    "asked": lambda x, items: x + 1 if items else x - 1,
+    "every other": lambda x, items: x + 1 if len(items) % 2 else x - 1,
+    "added to": lambda x, items: (items.append(2), x * len(items), len(items), items.append(3))[1:3],
+    "a mean": lambda x, items: (items.append(1), x / len(items))[1],
+    "a size": lambda x, items: x.new_ones(len(items) + 2),
+}
+
+
+@pytest.mark.parametrize("kind", [list, lambda: deque(maxlen=11), deque], ids=["list", "bounded", "deque"])
+@pytest.mark.parametrize("name", LENGTHS)
+def test_lengths_of_what_grows(name: str, kind: Callable[[], Any]) -> None:
+    """A history or a replay buffer that nobody reads here: its length is a number like any other."""
+    program = LENGTHS[name]
+    compiled = stator.compile(program, fullgraph=True)
+    ours, theirs = kind(), kind()
+    for number in range(12):
+        x = rand(3)
+        torch.testing.assert_close(compiled(x, ours), program(x, theirs))
+        assert ours == theirs
+        ours.append(number)
+        theirs.append(number)
+    assert len(versions_of(compiled)) <= 4
+
+
+def test_a_length_and_then_the_items() -> None:
+    def f(x: torch.Tensor, items: list[int]) -> torch.Tensor:
+        return x * len(items) + sum(items) if len(items) < 4 else x * len(items)
+
+    compiled = stator.compile(f)
+    for count in (1, 2, 3, 5, 7, 2, 3, 9, 1):
+        x = rand(3)
+        assert torch.equal(compiled(x, list(range(count))), f(x, list(range(count))))

@@ -108,7 +108,7 @@ def test_kinds(kind: str, payload: Any, good: Any, bad: list[Any]) -> None:
 
 
 def test_every_kind_has_a_test_here() -> None:
-    elsewhere = {"STATE", "EQUALS", "TENSOR", "SAME", "NOT_SAME", "NOT_ALIASED", "ALIASED", "CONDITION"}
+    elsewhere = {"STATE", "EQUALS", "TENSOR", "SAME", "NOT_SAME", "NOT_ALIASED", "ALIASED", "CONDITION", "TOGETHER"}
     assert {case[0] for case in CASES} | elsewhere == set(KINDS)
 
 

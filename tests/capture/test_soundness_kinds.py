@@ -84,6 +84,12 @@ MUTATIONS: dict[str, Mutation] = {
         args="t",
         after="torch.ones(5, 3)",
     ),
+    "TOGETHER": Mutation(
+        "lambda y: y * 2 if y.size(0) / y.size(1) > 1.5 else y * 3",
+        setup="t = torch.ones(6, 3); stator.mark_dynamic(t, (0, 1))",
+        args="t",
+        after="torch.ones(3, 6)",
+    ),
 }
 
 

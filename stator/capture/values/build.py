@@ -34,6 +34,7 @@ from stator.capture.values.stator import compiled, markers
 from stator.capture.values.torch import (
     autocast,
     default_device,
+    distributions,
     functions,
     nn_module,
     optimizer,
@@ -60,7 +61,7 @@ __all__ = [
 FILES = (
     builtin_types, class_statement, context_variable, copying, functional, numpy_scalars, pure, python_module, sharing,
     warning,
-    autocast, default_device, functions, nn_module, optimizer, profiler, random_generator, state, switches,
+    autocast, default_device, distributions, functions, nn_module, optimizer, profiler, random_generator, state, switches,
     tensor_methods,
     autograd_function, checkpointing, flexible, gradients, inference, views, vmap,
     compiled, markers,

@@ -1,8 +1,9 @@
 """Symbolic floats: floats from outside that differ from call to call, and what is computed from them or from sizes.
 
 Arithmetic stays symbolic and is Python's own: in the graph it is `operator` and `math` calls, outside of it the new
-code computes it from the same sources. A comparison of a float from outside with a constant is decided as it is in the
-call at hand and becomes a guard; all else that needs the number fixes it, with the line that did it.
+code computes it from the same sources. A comparison is decided as it is in the call at hand and becomes a guard: with a
+constant one on the bits of the float, else one that computes both sides again. All else that needs the number fixes it,
+with the line that did it.
 Invariant: a symbolic float raises nothing when it is computed; what could raise is guarded or fixed (`_total`).
 Neighbours: `sizes/real.py` (the expressions), `capture/dynamic.py` (what is symbolic), `symbolic.py` (ints).
 """
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stator.capture.fields import value_class
-from stator.capture.source import SizeSource, StrideSource
 from stator.capture.value import Value
 from stator.capture.values.fold import fold
 from stator.capture.values.python.symbolic import EXACT, MEETS_FLOAT, check_attribute, extent_of, unequal
@@ -150,9 +150,7 @@ def on_numbers(tx: Machine, op: str, left: Value, right: Value) -> Value | None:
 def compare(tx: Machine, sizes: Sizes, op: str, left: Number, right: Number, reason: str) -> bool:
     """`left op right`, by ranges where that is possible, or by a guard that computes it again."""
     if real.plain(left) is None or isinstance(right, Real | Size):
-        answer = Asked(functools.partial(_compare, op, left, right), op, left, right).guarded(tx, sizes)
-        if answer is not None:
-            return answer
+        return Asked(functools.partial(_compare, op, left, right), op, left, right).guarded(tx, sizes)
     return real.compare(op, left, right, sizes, reason)
 
 
@@ -209,34 +207,44 @@ def _total(tx: Machine, sizes: Sizes, op: str, args: tuple[Number, ...]) -> bool
         return sizes.decide(Condition("<", 0, last), f"the program takes its {op}")
     if op == "pow" and isinstance(args[0], Size) and isinstance(last, int | float) and abs(last) <= EXPONENT:
         return sizes.decide(Condition("<", 0, args[0]), "the program takes a root of it")
-    return Asked(functools.partial(real.is_computed, made), "computes", made).guarded(tx, sizes) or False
+    return Asked(functools.partial(real.is_computed, made), "computes", made).guarded(tx, sizes)
 
 
 class Asked:
     """A question about numbers from outside, which a guard asks again."""
 
-    __slots__ = ("answer", "guard_text", "is_float", "numbers", "symbol", "values")
+    __slots__ = ("alone", "answer", "guard_text", "numbers", "op", "operands", "values")
 
     def __init__(self, answer: Callable[[dict[Symbol, int]], bool], op: str, *numbers: Number) -> None:
         self.answer = answer
+        self.op = op
         self.numbers = numbers
-        self.guard_text = f"{op} {', '.join(map(real.written, numbers))}"
         self.values = {symbol: symbol.hint for number in numbers for symbol in real.parts(number)}
 
-    def guarded(self, tx: Machine, sizes: Sizes) -> bool | None:
-        """The answer in this call, with a guard; None where it depends on several numbers, or on a size."""
+    def guarded(self, tx: Machine, sizes: Sizes) -> bool:
+        """The answer in this call, with a guard."""
         symbols = [symbol for symbol in self.values if isinstance(sizes.simplify(symbol.size), Size)]
-        place: Any = sizes.places[symbols[0]][0] if symbols else None
-        if len(symbols) != 1 or isinstance(place, SizeSource | StrideSource):
-            return None if symbols else self.answer(self.values)
-        self.symbol, self.is_float = symbols[0], symbols[0] in sizes.floats
+        self.operands = {symbol: sizes.operand(symbol) for symbol in symbols}
+        self.guard_text = self._text()
         answer = self.answer(self.values)
-        tx.guard("CALL", place, (self, answer))
+        sources = tuple([operand.source for operand in self.operands.values()])
+        self.alone = len(sources) == 1
+        if self.alone:
+            tx.guard("CALL", sources[0], (self, answer))
+        elif sources:
+            tx.guard("TOGETHER", None, (self, answer, sources))
         return answer
 
-    def __call__(self, number: Any) -> bool:
-        bits = real.bits_of(number) if self.is_float else number
-        return self.answer({**self.values, self.symbol: bits})
+    def __call__(self, found: Any) -> bool:
+        objects = (found,) if self.alone else found
+        read = {symbol: operand.read(obj) for (symbol, operand), obj in zip(self.operands.items(), objects, strict=True)}
+        return self.answer({**self.values, **read})
+
+    def _text(self) -> str:
+        names = {symbol: str(operand.source) for symbol, operand in self.operands.items() if operand.kind == "bits"}
+        names |= {symbol: str(operand) for symbol, operand in self.operands.items() if operand.kind != "bits"}
+        written = [real.written(number, names, "{}") for number in self.numbers]
+        return f" {self.op} ".join(written) if len(written) > 1 else f"{self.op} {written[0]}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Asked) and other.guard_text == self.guard_text
@@ -270,8 +278,8 @@ def _rounded(function: Callable[[float], int]) -> Callable[[Machine, Sequence[Va
         number = number_of(args[0]) if len(args) == 1 else None
         if isinstance(number, Real) and (found := _whole(function, real.now(number))) is not None:
             gives = functools.partial(_gives, function, number, found)
-            if Asked(gives, f"{function.__name__} is {found} of", number).guarded(tx, tx.graph.sizes) is not None:
-                return fresh(found)
+            Asked(gives, f"{function.__name__} is {found} of", number).guarded(tx, tx.graph.sizes)
+            return fresh(found)
         return fold(tx, function, args) if otherwise is None else otherwise(tx, args)
 
     return call
@@ -286,9 +294,7 @@ def _asks(function: Callable[[float], bool]) -> Callable[[Machine, Sequence[Valu
             return fresh(function(0))
         if isinstance(number, Real):
             answers = Asked(functools.partial(_answers, function, number), function.__name__, number)
-            found = answers.guarded(tx, tx.graph.sizes)
-            if found is not None:
-                return fresh(found)
+            return fresh(answers.guarded(tx, tx.graph.sizes))
         return fold(tx, function, args)
 
     return call

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
 
+#: A comparison read from its other side.
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
 #: The greatest exponent that is multiplied out.
 EXPONENT = 8
 
@@ -90,6 +93,8 @@ class SymbolicValue(Value):
 
     def compare(self, tx: Machine, op: str, other: Value) -> Value | None:
         right = extent_of(other)
+        if right is None and other.python_type() is float and other.is_symbolic():
+            return other.compare(tx, MIRRORED[op], self)
         if right is None:
             limit = limit_of(op, other)
             if limit is None:

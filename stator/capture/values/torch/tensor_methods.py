@@ -26,6 +26,12 @@ def _type(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> 
     return call_graph(tx, "call_method", "type", (owner, *args), kwargs)
 
 
+def _new(tx: Machine, owner: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
+    """`t.new(…)` takes a `torch.Size` for sizes, and any other sequence for data; in a graph both are tuples."""
+    of_sizes = len(args) == 1 and args[0].python_type() is torch.Size
+    return call_graph(tx, "call_method", "new_empty" if of_sizes else "new", (owner, *args), kwargs)
+
+
 def _scaled(name: str, join: str) -> Callable[..., Value]:
     """`t.addcdiv_(a, b, value=…)` and `t.addcmul_(…)` with the number in a tensor: in steps, rounded as eager's."""
 
@@ -65,5 +71,6 @@ SPECIAL_METHODS |= {
     **{name: _summed(name) for name in ("add", "add_", "sub", "sub_")},
     "addcdiv_": _scaled("addcdiv_", "div"),
     "addcmul_": _scaled("addcmul_", "mul"),
+    "new": _new,
     "type": _type,
 }

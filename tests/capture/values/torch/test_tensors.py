@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 
+import stator
 from tests.capture.values.harness import capture, check, refused
 
 
@@ -246,3 +248,27 @@ def test_autocast() -> None:
         return c, d, c.dtype, d.dtype, on, torch.is_autocast_enabled("cpu"), a @ b
 
     check(f, torch.randn(3, 3), torch.randn(3, 3))
+
+
+NEW: dict[str, Any] = {
+    "a shape": lambda x: x.new(x.shape).fill_(2),
+    "a size": lambda x: x.new(x.size()).fill_(2),
+    "a size that is made": lambda x: x.new(x.shape[:1] + (4,)).fill_(2),  # noqa: RUF005
+    "no dims": lambda x: x.new(x[0, 0].shape).fill_(2),
+    "a known size": lambda x: x.new(torch.Size((2, 1))).fill_(2),
+    "of the class": lambda x: torch.Tensor.new(x, x.shape).fill_(2),
+    "numbers": lambda x: x.new(2, 3).fill_(2),
+    "data": lambda x: x.new([2, 3]),
+    "data in a tuple": lambda x: x.new((2.5, 3)),
+    "a copy": lambda x: x.new(x),
+}
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_new_tells_sizes_from_data(name: str) -> None:
+    program = NEW[name]
+    compiled = stator.compile(program, backend="aot_eager")
+    for size in (2, 3, 5):
+        x = torch.rand(size, 3).double()
+        ours, theirs = compiled(x), program(x)
+        assert torch.equal(ours, theirs) and ours.dtype is theirs.dtype

@@ -18,12 +18,14 @@ from stator.capture.values.python.constant import NONE
 from stator.capture.values.python.containers.lists import ListIterator, ListValue, fill_returned
 from stator.capture.values.python.containers.sequence import TupleValue
 from stator.capture.values.registry import builds, fresh, makes
+from stator.sizes import minimum
 
 if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
     from stator.capture.value import Value
+    from stator.sizes import Extent
 
 
 @value_class
@@ -74,6 +76,9 @@ class DequeValue(ListValue):
     def length(self, tx: Machine) -> int:
         found = super().length(tx)
         return found if self.limit is None else min(found, self.limit)
+
+    def bounded(self, extent: Extent) -> Extent:
+        return extent if self.limit is None else minimum(extent, self.limit)
 
     def grow(self, tx: Machine, more: list[Value]) -> None:
         super().grow(tx, more)

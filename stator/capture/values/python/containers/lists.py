@@ -1,7 +1,7 @@
 """Lists, met or made by the frame, and iterators over them.
 
 A list with a source is materialised when its items are first needed, under a guard on its length; its items keep
-their sources. Until then only what the frame adds to it is noted.
+their sources. Until then only what the frame adds to it is noted, and its length may be symbolic.
 Invariant: changes stay in the value and are written back once, as the whole contents or as what was added.
 Neighbours: `sequence.py` (what tuples and lists share), `deques.py`, `effects.py`.
 """
@@ -13,14 +13,16 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from stator.capture.fields import part, value_class
-from stator.capture.source import ItemSource
+from stator.capture.source import ItemSource, LengthSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, watch
 from stator.capture.values.python import operators
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.python.containers.sequence import SequenceValue, TupleValue
 from stator.capture.values.python.iterators import IteratorValue, advanced, finished
+from stator.capture.values.python.symbolic import SymbolicValue
 from stator.capture.values.registry import builds, fresh, makes, wrap
+from stator.sizes import Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from stator.capture.machine import Machine
     from stator.capture.rewrite import Assembler
     from stator.capture.source import Source
+    from stator.sizes import Extent
 
 
 @value_class
@@ -78,6 +81,26 @@ class ListValue(SequenceValue):
         real = self.real or ()
         watch.length(tx, self.source, len(real))
         return len(real) + len(self.added)
+
+    def by_builtin(self, tx: Machine, function: Any, /, *args: Value, **kwargs: Value) -> Value | None:
+        return self.count(tx) if function is len else super().by_builtin(tx, function, *args, **kwargs)
+
+    def truth(self, tx: Machine) -> bool:
+        return self.count(tx).truth(tx)
+
+    def count(self, tx: Machine) -> Value:
+        """`len()` of it: of a list that nobody has read yet and that grows from call to call, a size."""
+        if self.items is None and self.source is not None:
+            sizes = tx.graph.sizes
+            symbol = sizes.number(LengthSource(self.source), len(self.real or ()))
+            if symbol is not None:
+                extent = sizes.simplify(self.bounded(symbol.size + len(self.added)))
+                return SymbolicValue(extent, sizes) if isinstance(extent, Size) else fresh(extent)
+        return fresh(self.length(tx))
+
+    def bounded(self, extent: Extent) -> Extent:
+        """What there is room for of so many items."""
+        return extent
 
     def get_item(self, tx: Machine, key: Value) -> Value:
         if self.items is None and key.is_constant() and type(key.constant()) is int:
