@@ -18,8 +18,8 @@
     STEP(STEP_RELEASE, "release")
 #define ARGUMENTS(ARGUMENT)                                                                                            \
     ARGUMENT(ARGUMENT_CONSTANT, "constant") ARGUMENT(ARGUMENT_WHOLE, "whole") ARGUMENT(ARGUMENT_TURNED, "turned")      \
-    ARGUMENT(ARGUMENT_VIEW, "view") ARGUMENT(ARGUMENT_RETYPED, "retyped") ARGUMENT(ARGUMENT_NUMBER, "number") ARGUMENT(ARGUMENT_BITS, "bits")          \
-    ARGUMENT(ARGUMENT_LIST, "list")
+    ARGUMENT(ARGUMENT_VIEW, "view") ARGUMENT(ARGUMENT_RETYPED, "retyped") ARGUMENT(ARGUMENT_NUMBER, "number")          \
+    ARGUMENT(ARGUMENT_BITS, "bits") ARGUMENT(ARGUMENT_LIST, "list")
 #define KIND(kind, name) kind,
 
 typedef enum { STEPS(KIND) } StepKind;

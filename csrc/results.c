@@ -75,9 +75,13 @@ static time_t now(void) {
 
 /* -- records ------------------------------------------------------------------------------------------ */
 
-static bool is_as_made(const Record *record) { return memcmp(record->storage + HOLDERS_FACTS, record->facts, HOLDERS_FACT_BYTES) == 0; }
+static bool is_as_made(const Record *record) {
+    return memcmp(record->storage + HOLDERS_FACTS, record->facts, HOLDERS_FACT_BYTES) == 0;
+}
 
-static bool is_idle(const Record *record) { return holders_of(record->storage) == holders_word(1) && is_as_made(record); }
+static bool is_idle(const Record *record) {
+    return holders_of(record->storage) == holders_word(1) && is_as_made(record);
+}
 
 /* Whether it never will be idle again as it was: its memory is another one, or more than tensors hold it. */
 static bool is_spoiled(const Record *record) {

@@ -1,7 +1,8 @@
 /* Blocks belong to a device and a stream of it, and to no thread: a call takes the block that its graph had last, or the
- * largest, and gives it back when it is done, or queued on the stream. Calls that overlap, in two threads, on two
- * streams or one inside the other, so never share a block, and a block stays where it is while somebody has it. There are as many blocks as calls once overlapped, each as large as
- * the largest graph that had it needs. The GIL protects the list of those that are free.
+ * largest, and gives it back when it is done, or queued on the stream. So calls that overlap, in two threads, on two
+ * streams or one inside the other, never share a block, and a block stays where it is while a call has it. There are as
+ * many blocks as calls once overlapped, each as large as the largest graph that had it needs. The GIL protects the list
+ * of those that are free.
  */
 #include "scratch.h"
 

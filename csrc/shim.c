@@ -42,9 +42,10 @@ static void prepare(void) {
     FIND(wrap, "libtorch_python.so", "_Z16THPVariable_WrapRKN2at10TensorBaseE");
     FIND(has_callbacks, "libtorch_cpu.so", "_ZN2at12hasCallbacksEv");
     state.shim.cpu = shim_device_type("cpu");
-    state.complete = state.shim.cpu >= 0 && state.shim.make && state.shim.view && state.shim.dimensions && state.shim.sizes &&
-                     state.shim.strides && state.shim.address && state.shim.storage_bytes && state.shim.share && state.shim.release &&
-                     state.shim.wrap && state.shim.has_callbacks && tensor_raw();
+    const Shim *shim = &state.shim;
+    state.complete = shim->cpu >= 0 && shim->make && shim->view && shim->dimensions && shim->sizes && shim->strides &&
+                     shim->address && shim->storage_bytes && shim->share && shim->release && shim->wrap &&
+                     shim->has_callbacks && tensor_raw();
     state.prepared = true;
 }
 

@@ -155,6 +155,7 @@ def _unrecorded(fake: FakeTensor) -> bool:
 
 
 def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:
+    """`fake` as a view of `base`, number `index` of its `kind`; offsets count from where `base` begins."""
     start, origin = size_of(fake.storage_offset()), size_of(base.storage_offset())
     if fake.dtype.is_complex != base.dtype.is_complex:
         start, origin = (start * 2, origin) if fake.dtype.is_complex else (start, origin * 2)

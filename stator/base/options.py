@@ -108,7 +108,7 @@ def option(
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The switches of one compilation."""
+    """The options of one compilation."""
 
     strict: bool = option(
         False,
@@ -124,17 +124,20 @@ class Options:
     )
     cache: bool = option(True, "Keep compiled graphs and kernels on disk between processes.", in_key=False)
     cache_dir: str = option("", "Folder of the disk store; empty means the user's cache folder.", in_key=False)
-    cache_bytes: int = option(4 << 30, "How large the disk store may grow.", in_key=False, low=0)
+    cache_bytes: int = option(4 << 30, "How many bytes the disk store may hold.", in_key=False, low=0)
     debug: str = option(
         "", "Folder for the numbered artifacts of every stage; empty writes none.", in_key=False, part=CAPTURE
     )
     logs: str = option(
-        "", f"Comma list of what to print, from now on: {', '.join(log.LOG_KINDS)}.", in_key=False, part=CAPTURE
+        "",
+        f"Comma-separated list of what to print, from now on: {', '.join(log.LOG_KINDS)}.",
+        in_key=False,
+        part=CAPTURE,
     )
-    threads: int = option(0, "Most threads of a CPU kernel; 0 is torch's own number.", in_key=True, low=0)
+    threads: int = option(0, "Maximum number of threads of a CPU kernel; 0 uses torch's.", in_key=True, low=0)
     cpu_kernels: str = option(
         "c++",
-        "What CPU kernels are written in: 'c++', with vectors and threads, or 'c', plain C that any compiler takes.",
+        "What CPU kernels are written in: 'c++', with vectors and threads, or 'c', plain C for any compiler.",
         in_key=True,
         choices=("c++", "c"),
     )
@@ -154,50 +157,50 @@ class Options:
     )
     freezing: bool = option(
         False,
-        "Where no gradients are wanted, compute what depends on parameters alone once, and again when they are written "
-        "to; batch norms are folded into convolutions, and weights packed for these and for products.",
+        "Where no gradients are wanted, compute once what depends on parameters alone, and again after writes to them; "
+        "fold batch norms into convolutions, and pack weights for convolutions and products.",
         in_key=True,
         part=TRACE,
     )
     reuse_results: bool = option(
         True,
-        "Give results of 4 MiB or more on the CPU the memory of earlier ones that the program has let go of; at most a "
-        "quarter of the most memory that the process ever had, and 1 GiB, are kept.",
+        "Give results of 4 MiB or more on the CPU the memory of earlier ones that the program has released; at most a "
+        "quarter of the process's peak memory is kept, and at most 1 GiB.",
         in_key=False,
     )
     recompile_limit: int = option(8, "Compiled versions that one function may have.", in_key=False, part=CAPTURE, low=1)
     triton: str = option(
         "triton",
-        "What compiles a GPU's kernels: 'triton', which is installed, or 'stator', its own compiler of that language.",
+        "What compiles kernels for a GPU: 'triton', the installed package, or 'stator', its own compiler of Triton.",
         in_key=True,
         choices=("triton", "stator"),
     )
     compiler: str = option("g++", "The C++ compiler of CPU kernels.", in_key=True)
     cudagraphs: bool = option(
         False,
-        "On a GPU, record what a call queues, and launch it as one from the third call on (docs/cudagraphs.md). Has no "
+        "On a GPU, record what a call queues, and launch that as one from the third call on (docs/cudagraphs.md). No "
         "effect on the CPU.",
         in_key=False,
         part=RECORD,
     )
     cudagraph_sizes: int = option(
         16,
-        "How many geometries of its inputs one graph is recorded for; calls with others run as they are.",
+        "For how many geometries of its inputs a graph is recorded; calls with others run unrecorded.",
         in_key=False,
         part=RECORD,
         low=1,
     )
     autotune: bool = option(
         False,
-        "Time each matrix product, with what is computed of it, and on a GPU attention, as stator's kernel and as a "
-        "library's, and take the faster one from then on.",
+        "Time each matrix product, together with what is computed from it, and on a GPU attention, as stator's kernel "
+        "and as a library's, and use the faster one from then on.",
         in_key=True,
     )
     check_speed: str = option(
         "auto",
         "Time compiled code against eager while compiling: 'off'; 'measure' for logs and explain; 'warn' where it is "
-        "slower; 'eager' to run eager there; 'auto' warns of what took long to compile, and runs small graphs with "
-        "gradients, or of views and library calls alone, in eager where that is faster.",
+        "slower; 'eager' to run eager there; 'auto' warns only after long compiles, and runs small graphs with "
+        "gradients, and those of views and library calls alone, in eager where that is faster.",
         in_key=False,
         choices=("auto", "off", "measure", "warn", "eager"),
     )
@@ -235,7 +238,7 @@ class Options:
         return made
 
     def announce(self, error: StatorError) -> None:
-        """Raise under `strict`, say once else."""
+        """Raise under `strict`, otherwise warn once."""
         if self.strict:
             raise error
         announce(error.render())
@@ -249,7 +252,7 @@ class Options:
                 self.announce(WithoutEffect(f"{what}, which does not run stator's {_WHAT[known.part]}"))
 
     def key(self) -> str:
-        """The part of a cache key that the switches are: equal keys compile to the same thing."""
+        """The options' part of a cache key: equal keys compile to the same thing."""
         return ";".join(f"{name}={getattr(self, name)!r}" for name, known in OPTIONS.items() if known.in_key)
 
     def cache_root(self) -> Path:
@@ -295,17 +298,17 @@ _WHAT: Final = {CAPTURE: "capture", TRACE: "trace", CODE: "code generation", REC
 
 #: STATOR_ names that are no options.
 VARIABLES: Final = {
-    "STATOR_PYTHON": "which Python `make` makes the environment with",
+    "STATOR_PYTHON": "the Python from which `make` sets up the environment",
     "STATOR_TILE_CACHE_AUTOTUNING": "keep what autotuning of kernels finds, as `cache_results` does (stator.tile)",
-    "STATOR_TILE_INTERPRET": "run the text of Triton kernels directly (stator.tile)",
-    "STATOR_TILE_CODE": "0: interpret Triton kernels instead of making machine code of them (stator.tile)",
-    "STATOR_TILE_STRICT": "an error, not a warning, where a Triton kernel is interpreted (stator.tile)",
-    "STATOR_TILE_PRINT_AUTOTUNING": "print what kernels' autotuning finds (stator.tile.autotune)",
-    "STATOR_TILE_DUMP": "folder for every stage of a kernel for a GPU (stator.tile)",
-    "STATOR_TILE_OVERRIDE": "folder of stages that take the place of those that are made (stator.tile)",
-    "STATOR_TILE_PASSES": "the kernel to print behind each pass for GPUs (stator.tile)",
-    "STATOR_PTXAS": "the assembler of kernels for GPUs; empty: the driver assembles (stator.tile)",
-    "STATOR_LIBDEVICE": "NVIDIA's functions for GPUs as bitcode; empty: stator's own alone (stator.tile)",
+    "STATOR_TILE_INTERPRET": "run the source of Triton kernels directly (stator.tile)",
+    "STATOR_TILE_CODE": "0: interpret Triton kernels instead of compiling them to machine code (stator.tile)",
+    "STATOR_TILE_STRICT": "raise, instead of warning, where a Triton kernel is interpreted (stator.tile)",
+    "STATOR_TILE_PRINT_AUTOTUNING": "print what the autotuning of kernels finds (stator.tile.autotune)",
+    "STATOR_TILE_DUMP": "folder for every stage of a GPU kernel (stator.tile)",
+    "STATOR_TILE_OVERRIDE": "folder of stages that replace the generated ones (stator.tile)",
+    "STATOR_TILE_PASSES": "the kernel to print after each GPU pass (stator.tile)",
+    "STATOR_PTXAS": "the assembler for GPU kernels; empty: the driver assembles (stator.tile)",
+    "STATOR_LIBDEVICE": "NVIDIA's bitcode library of functions for GPUs; empty: only stator's own (stator.tile)",
     "STATOR_SLOW_TENSORS": "read tensors through PyTorch's interface, not their memory (csrc/tensor.c)",
 }
 

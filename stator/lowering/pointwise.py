@@ -1,7 +1,7 @@
-"""Pointwise operators: the expression of one element, of most the scalar operator that the set names in their line.
+"""Pointwise operators: the expression of one element, for most the scalar operator that their line of the set names.
 
-Operands are cast to the computing dtype (the result's, float32 for half types; for comparisons the
-promoted one), the result is cast to the result's dtype: this is the only place with that policy.
+Operands are cast to the computing dtype (that of the result, float32 for half types; the promoted one for comparisons),
+and what is computed is cast to the result's dtype: this is the only place with that policy.
 """
 
 from __future__ import annotations

@@ -119,22 +119,23 @@ class _Matcher:
 
     def part(self, wanted: Any, given: Any, state: State) -> Iterator[State]:
         """A part of the pattern against a part of the program."""
-        if isinstance(wanted, fx.Node):
-            yield from self.node(wanted, given, state)
-        elif isinstance(wanted, Form) and wanted.op == "reciprocal":
-            if value := number(given):
-                yield from self.node(wanted.args[0], 1 / value, state)
-        elif isinstance(wanted, Form):
-            yield from self.form(wanted, given, state)
-        elif isinstance(wanted, list | tuple):
-            if isinstance(given, list | tuple) and len(given) == len(wanted):
-                yield from self.parts(wanted, given, state)
-        elif isinstance(wanted, int | float) and not isinstance(wanted, bool):
-            value = number(given)
-            if value is not None and not isinstance(value, bool) and _equal(wanted, value):
+        match wanted:
+            case fx.Node():
+                yield from self.node(wanted, given, state)
+            case Form(op="reciprocal"):
+                if value := number(given):
+                    yield from self.node(wanted.args[0], 1 / value, state)
+            case Form():
+                yield from self.form(wanted, given, state)
+            case list() | tuple():
+                if isinstance(given, list | tuple) and len(given) == len(wanted):
+                    yield from self.parts(wanted, given, state)
+            case int() | float() if not isinstance(wanted, bool):
+                value = number(given)
+                if value is not None and not isinstance(value, bool) and _equal(wanted, value):
+                    yield state
+            case _ if type(wanted) is type(given) and wanted == given:
                 yield state
-        elif type(wanted) is type(given) and wanted == given:
-            yield state
 
     def parts(self, wanted: Sequence[Any], given: Sequence[Any], state: State) -> Iterator[State]:
         """Operands one after the other."""

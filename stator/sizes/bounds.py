@@ -49,16 +49,19 @@ def of_terms(const: int, terms: Terms) -> Range:
 
 
 def of_extent(x: Extent) -> Range:
+    """Encloses the values of a number or a size."""
     return (x, x) if isinstance(x, int) else x.bounds()
 
 
 def join(first: Range, second: Range) -> Range:
+    """The smallest range that encloses both."""
     low = None if first[0] is None or second[0] is None else min(first[0], second[0])
     high = None if first[1] is None or second[1] is None else max(first[1], second[1])
     return low, high
 
 
 def of_atom(atom: Atom) -> Range:
+    """Encloses the values of a symbol, choice, remainder or quotient; unbounded where a divisor may not be positive."""
     if atom.op is None:
         return atom.low, atom.high
     (low, high), (least, most) = of_extent(atom.left), of_extent(atom.right)

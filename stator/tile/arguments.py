@@ -124,6 +124,7 @@ def _element(name: str, value: Any) -> dtype:
 
 
 def is_tensor(value: Any) -> bool:
+    """Whether an argument is memory: an array of numpy's, or anything with an address."""
     return isinstance(value, np.ndarray) or hasattr(value, "data_ptr")
 
 

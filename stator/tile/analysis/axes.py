@@ -73,10 +73,12 @@ def power_of_two(number: int) -> int:
 
 
 def sizes(type_: Type) -> tuple[int, ...]:
+    """The sizes of a tile; a scalar counts as a tile of one element."""
     return type_.shape or (1,)
 
 
 def unknown(type_: Type) -> Axes:
+    """What holds of any value of this type."""
     ones = (1,) * len(sizes(type_))
     return Axes(ones, ones, ones)
 

@@ -25,6 +25,7 @@ def layout_of(type_: Type) -> Layout:
 
 
 def aligned(size: int) -> int:
+    """A number of bytes, rounded up so that what comes after it is aligned."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 

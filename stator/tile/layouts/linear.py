@@ -68,6 +68,7 @@ def axis_bits(shape: Sequence[int], axis: int) -> list[Base]:
 
 
 def checked_shape(shape: Sequence[int]) -> None:
+    """Raises LayoutError for what cannot be the sizes of a tile."""
     if not shape or any(size < 1 or size & (size - 1) for size in shape):
         raise LayoutError(f"a tile has sizes that are powers of two, not {tuple(shape)}")
 
@@ -372,6 +373,7 @@ def _which(position: int, registers: int, lanes: int) -> tuple[int, int]:
 
 
 def shape_text(shape: Sequence[int]) -> str:
+    """Sizes as text: `16x32`."""
     return "x".join(map(str, shape))
 
 
@@ -380,6 +382,7 @@ def _bases_text(bases: Sequence[Base]) -> str:
 
 
 def read_shape(text: str) -> tuple[int, ...]:
+    """Reads what `shape_text` writes; LayoutError for anything else."""
     if not re.fullmatch(r"\d+(x\d+)*", text):
         raise LayoutError(f"{text!r} is no shape")
     return tuple(map(int, text.split("x")))
