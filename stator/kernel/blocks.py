@@ -33,8 +33,14 @@ from stator.sizes import Extent, hint
 PADDING = 1.25
 #: How many times the points of a block of columns one of windows may have, to take whole rows.
 _AT_ONCE = 4
+#: Threads that a program may have on any maker's GPUs.
+_MOST_THREADS = 1024
+#: Loads of a point of a long row, up to which a program has twice the threads of others.
+_FEW = 3
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
+#: How many times the bytes of a thread one has of a wide result, where it reads narrow memory.
+_WIDE = 2
 #: How many times the points of a thread one has that looks for the place of an extreme.
 _PLACES = 8
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
@@ -114,18 +120,30 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
         len(crossing) > 1
     ):  # neighbours along a short axis are taken together: each access finds some of its own in a row
         axes = (*[axis for axis in axes if axis is not short[-1]], short[-1])
-    width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
+    each = _each(kernel, outer, device)
+    several = min(each, _LEAST)
     loaded = any(index.has_indirect for index, _ in _accesses(kernel))  # then more loads are to be under way
-    most = device.block_bytes * (2 if loaded else 1) // width
+    most = device.block_bytes * each // device.thread_bytes * (2 if loaded else 1)
     size = _shared(min(max(most, 1), power_of_two(outer)), 128, outer, device)
-    taken = _flat(axes, size, device)
-    each, several = device.thread_bytes // width, min(device.thread_bytes // width, _LEAST)
+    taken = _flat(axes, size, device, _gathers_rows(kernel, axes))
     much = total_cost(kernel) > device.much_work * kernel.outer_numel > 0
     if 0 < device.many_loads <= _loads(kernel, taken[-1].axes) or much:
         each = max(each // 4, several)
     if (apart := _apart(kernel, axes, outer)) > 0:
         each = max(several // apart, 1)
     return BlockPlan(kernel, taken, 1, _threads(size, each, device))
+
+
+def _each(kernel: Kernel, outer: int, device: Device) -> int:
+    """Points of a thread: as many as fill its accesses of the widest result, or one of the narrowest memory.
+
+    A narrow operand is read by as few instructions as a wide one is then, for which a thread has more accesses.
+    """
+    width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
+    whole = [(i, dtype) for i, dtype in _accesses(kernel) if prod([hint(a.size) for a in i.axes()]) * CACHED > outer]
+    narrow = min([ITEMSIZE[dtype] for index, dtype in whole if not index.has_indirect], default=width)
+    most = _WIDE * device.thread_bytes // width
+    return max(device.thread_bytes // width, min(device.vector_bytes // narrow, most))
 
 
 def _loads(kernel: Kernel, axes: Sequence[Axis]) -> int:
@@ -147,17 +165,26 @@ def _apart(kernel: Kernel, axes: Sequence[Axis], outer: int) -> int:
     return max([abs(hint(step or 1)) for step in steps], default=0)
 
 
-def _flat(axes: tuple[Axis, ...], size: int, device: Device) -> tuple[Points, ...]:
+def _flat(axes: tuple[Axis, ...], size: int, device: Device, parts: bool) -> tuple[Points, ...]:
     """One range of points; or the last axis, where blocks end where it does: what does not vary along it is one number.
 
-    A block that is a part of a row needs no quotients and remainders of each of its points.
+    A block that is a part of a row needs no quotients and remainders of each of its points. Programs go through rows,
+    or through all rows for each of the `parts` of one.
     """
     *rest, last = axes or (None,)
     if last is None or not any(map(loops, rest)) or type(last.size) is not int:
         return (Points("x", axes, size),)
     if last.size % size != 0 or size < device.warp * device.thread_points:
         return (Points("x", axes, size),)
-    return Points("z", tuple(rest), 1), Points("x", (last,), size)
+    rows, part = Points("z", tuple(rest), 1), Points("x", (last,), size)
+    return (part, rows) if parts else (rows, part)
+
+
+def _gathers_rows(kernel: Kernel, axes: Sequence[Axis]) -> bool:
+    """Whether rows of a table are read, or added to, that others read too: a part of each stays in a cache then."""
+    found = [node.attr[1] for node in kernel.nodes if node.op == "load"]
+    found += [store.index for store in kernel.stores]
+    return any(index.has_indirect and _steps(index, axes[-1]) for index in found if axes)
 
 
 def _threads(points: int, each: int, device: Device) -> int:
@@ -269,14 +296,34 @@ def _windows(kernel: Kernel) -> int:
 
 def _rows(kernel: Kernel, device: Device) -> BlockPlan:
     outer, reduced = hint(kernel.outer_numel), hint(kernel.reduce_numel)
-    fixed, each = type(kernel.reduce_numel) is int, device.thread_points
+    fixed = type(kernel.reduce_numel) is int
     r = power_of_two(reduced) if fixed else min(power_of_two(reduced), device.loop_points)
     if r > device.row_elements:
-        x, r, each = 1, device.loop_points, each // 2
-    else:
-        points, each = _of_rows(kernel, r, reduced, device)
-        x = _shared(min(power_of_two(outer), max(1, points // r)), 1, outer, device)
+        r, threads = _of_long_rows(kernel, device)
+        return _reducing(kernel, (Points("x", kernel.axes, 1),), r, threads, device)
+    points, each = _of_rows(kernel, r, reduced, device)
+    x = _shared(min(power_of_two(outer), max(1, points // r)), 1, outer, device)
     return _reducing(kernel, (Points("x", kernel.axes, x),), r, _threads(x * r, each, device), device)
+
+
+def _of_long_rows(kernel: Kernel, device: Device) -> tuple[int, int]:
+    """Points that a program takes at once of a row that it walks in loops, and its threads.
+
+    With twice the threads half as many rows are under way: what a second loop reads again is still in the cache, and
+    the last rows end together. Those that compare places, or scan, take more points each instead, as what they do
+    for each block of points is what takes long; a sum of exponentials takes both. Not so a variance in one loop, or
+    what is much for each point, whose threads would have too few registers.
+    """
+    points, most = device.loop_points, device.max_warps * device.warp
+    twice = min(2 * most, _MOST_THREADS)
+    loops, stored = len(roots_of_loops(kernel)), any(store.space == "inner" for store in kernel.stores)
+    few = sum([node.op == "load" for node in kernel.inner]) <= _FEW
+    few = few and all(node.dtype != "f64" for node in kernel.inner)
+    if _positions(kernel) or any(node.op == "scan" for node in kernel.nodes):
+        return 2 * points, most
+    if few and loops > 1 and any(node.op == "exp" for node in kernel.inner):
+        return 4 * points, twice
+    return (2 * points, twice) if few and loops == 1 + stored else (points, most)
 
 
 def _of_rows(kernel: Kernel, r: int, reduced: int, device: Device) -> tuple[int, int]:

@@ -77,7 +77,7 @@ def blocks(plan: BlockPlan, name: str) -> Function:
     if plan.turns:
         (points,) = plan.outer
         function = sum_rows(function, Axis(points.name, points.size), plan.turns, row)
-    alone = None if kernel.reduce_axes else plan.outer[-1]
+    alone = None if kernel.reduce_axes else max(plan.outer, key=lambda points: (points.count, points.name))
     for points in plan.outer:
         axis = Axis(points.name, points.size)
         if points.count > 1 or points is alone:
