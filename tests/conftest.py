@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import hypothesis
@@ -65,13 +66,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _seed() -> None:
     random.seed(0)
     torch = sys.modules.get("torch")
-    if torch is None:
-        return
-    # `torch.manual_seed` notes the stack for each kind of device that has not started, which takes a millisecond or two
-    # before every test, and keeps all of them.
-    torch.default_generator.manual_seed(0)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(0)
+    if torch is not None:
+        _note_no_stacks(torch)
+        torch.manual_seed(0)
+
+
+@functools.cache
+def _note_no_stacks(torch: ModuleType) -> None:
+    """Seeding would note the whole stack for each kind of device that has not started: a millisecond in all."""
+    for device in (torch.cuda, torch.xpu, torch.mtia):
+        vars(device).update(traceback=SimpleNamespace(format_stack=list))
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -99,6 +103,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"{config.stash[_left_out]} tests need a CUDA device and were left out")
 
 
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Random numbers are the same on every run and in every order of tests."""
+    _seed()
+
+
 @functools.cache
 def _start_gpu() -> None:
     """Have a GPU's libraries started in both threads that use them: PyTorch warns where a thread has no context."""
@@ -115,12 +125,6 @@ def _started(request: pytest.FixtureRequest) -> None:
     """Whether a test is the first one of its process makes no difference."""
     if request.node.get_closest_marker("gpu") is not None:
         _start_gpu()
-
-
-@pytest.fixture(autouse=True)
-def _seeded(_started: None) -> None:
-    """Random numbers are the same on every run and in every order of tests, of a GPU that has been started too."""
-    _seed()
 
 
 @pytest.fixture(autouse=True)

@@ -159,7 +159,10 @@ def _imported() -> Any:
     """The module, which imports what else is installed: that this uses something deprecated is no error of ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return import_module("torch.testing._internal.common_methods_invocations")
+        module = import_module("torch.testing._internal.common_methods_invocations")
+    # For each entry it looks through the whole stack, and its sources, for a test of torch's that asks: there is none.
+    vars(import_module("torch.testing._internal.common_utils")).update(extract_test_fn=lambda: None)
+    return module
 
 
 def _plainly(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
