@@ -55,7 +55,7 @@ int same_constant(PyObject *a, PyObject *b) {
     return PyObject_RichCompareBool(a, b, Py_EQ);
 }
 
-/* As dicts tell keys apart: what is not equal to itself, and whatever is no number or text, by identity. */
+/* As dicts tell keys apart: what is not equal to itself, and whatever is no number, text or device, by identity. */
 static int same_key(PyObject *expected, PyObject *key) {
     if (expected == key) return 1;
     if (PyFloat_CheckExact(key) && Py_IS_NAN(PyFloat_AS_DOUBLE(key))) return 0;
@@ -68,7 +68,7 @@ static int same_key(PyObject *expected, PyObject *key) {
         return same;
     }
     bool literal = PyUnicode_CheckExact(key) || PyLong_CheckExact(key) || PyFloat_CheckExact(key) ||
-                   PyBytes_CheckExact(key);
+                   PyBytes_CheckExact(key) || (PyObject *)Py_TYPE(key) == guard_names.device_class;
     return literal ? same_constant(expected, key) : 0;
 }
 

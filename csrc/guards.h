@@ -121,10 +121,11 @@ typedef struct {
     PyObject *failed; /* borrowed from the tree */
 } Run;
 
-/* Interned names, and nn.Module.__getattr__ once torch.nn is imported. */
+/* Interned names, and what is of torch once it is imported: nn.Module.__getattr__, and the class of devices. */
 typedef struct {
     PyObject *getattribute, *getattr, *dict, *parts[3];
     PyObject *module_getattr;
+    PyObject *device_class;
     PyObject *no_attributes; /* an empty dict: the attributes of an instance that has no dict */
 } GuardNames;
 

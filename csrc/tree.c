@@ -388,17 +388,24 @@ static int parse_relation(const GuardTree *tree, Relation *relation, PyObject *s
 
 /* -- the type ---------------------------------------------------------------------------------------- */
 
-static int find_module_getattr(void) {
+/* An attribute of a module that is imported, or NULL, with an exception or without one. */
+static PyObject *imported(const char *module, const char *attribute) {
+    PyObject *name = PyUnicode_FromString(module);
+    PyObject *found = name ? PyImport_GetModule(name) : NULL;
+    PyObject *value = found ? PyObject_GetAttrString(found, attribute) : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(found);
+    return value;
+}
+
+static int find_torch(void) {
     if (guard_names.module_getattr != NULL) return 0;
-    PyObject *name = PyUnicode_FromString("torch.nn");
-    PyObject *nn = name ? PyImport_GetModule(name) : NULL;
-    PyObject *module = nn ? PyObject_GetAttrString(nn, "Module") : NULL;
+    PyObject *module = imported("torch.nn", "Module");
     if (module != NULL && PyType_Check(module)) {
         guard_names.module_getattr = Py_XNewRef(_PyType_Lookup((PyTypeObject *)module, guard_names.getattr));
     }
-    Py_XDECREF(name);
-    Py_XDECREF(nn);
     Py_XDECREF(module);
+    if (!PyErr_Occurred()) guard_names.device_class = imported("torch", "device");
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -411,7 +418,7 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     }
     GuardTree *tree = (GuardTree *)type->tp_alloc(type, 0);
     if (tree == NULL) return NULL;
-    if (find_module_getattr() < 0 || parse_checks(checks, &tree->checks, &tree->check_count) < 0) goto failed;
+    if (find_torch() < 0 || parse_checks(checks, &tree->checks, &tree->check_count) < 0) goto failed;
     if (parse_nodes(tree, nodes, &tree->nodes, &tree->node_count) < 0 || verify_registers(tree) < 0) goto failed;
     place_tops(tree->nodes, tree->node_count);
     tree->relations = zeroed(PyTuple_GET_SIZE(relations), sizeof(Relation));

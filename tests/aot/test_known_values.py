@@ -46,3 +46,58 @@ def test_a_known_value_in_another_geometry(name):
     for got, want in zip(compiled(x), function(x), strict=True):
         assert got.stride() == want.stride()
         torch.testing.assert_close(got, want)
+
+
+def _fused(x):
+    weight, moment, second, steps = torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.zeros(())
+    torch._fused_adam_(
+        [weight], [x], [moment], [second], [], [steps],
+        lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.0, eps=1.0, amsgrad=False, maximize=False,
+    )  # fmt: skip
+    return moment.tolist(), second.tolist(), moment * 1
+
+
+def _normalised(x):
+    mean, var = torch.zeros(3), torch.ones(3)
+    y = torch.nn.functional.batch_norm(x.repeat(4, 1) * torch.arange(4.0)[:, None], mean, var, training=True)
+    return y, mean.tolist(), var.tolist()
+
+
+def _viewed(x):
+    known = torch.full((), 3.0)
+    torch._foreach_mul_([x.clone(), known.view(1)], 2.0)
+    return known.item(), known * 1
+
+
+def _copied(x):
+    known = torch.full((3,), 3.0)
+    torch._foreach_copy_([known], [x])
+    return known.tolist(), known * 1
+
+
+def _added(x):
+    known, other = torch.tensor(1), torch.tensor([2.0])
+    torch._foreach_add_([known], 1)
+    torch._foreach_addcmul_([other], [x[:1]], [x[:1]], value=2.0)
+    return x[known.item() :], known.item(), other.item(), other * 1
+
+
+def _checked(x):
+    found = torch.full((), 0.0)
+    torch._amp_foreach_non_finite_check_and_unscale_([x / 0], found, torch.full((), 2.0))
+    return found.item(), found * 1
+
+
+def _scaled(x):
+    scale, steps = torch.full((), 4.0), torch.zeros((), dtype=torch.int32)
+    torch._amp_update_scale_(scale, steps, (x[0] > 100).float(), 2.0, 0.5, 1)
+    return scale.item(), steps.item(), scale * 1
+
+
+@pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
+@pytest.mark.parametrize("function", [_fused, _normalised, _viewed, _copied, _added, _checked, _scaled])
+def test_writes_that_an_operator_does_not_return(function):
+    """Lists, statistics, flags: what is written to and not given back is not what it was."""
+    x = torch.tensor([1.5, -2.0, 3.0])
+    compiled = stator.compile(lambda x: function(x), options={"strict": True})
+    torch.testing.assert_close(compiled(x), function(x))

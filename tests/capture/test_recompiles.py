@@ -14,6 +14,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import stator
+from stator.base import log
 from stator.base.errors import StatorWarning
 
 CALLS = 30
@@ -282,3 +283,20 @@ def test_numbers_of_numpy_are_guarded_by_their_bits() -> None:
         torch.testing.assert_close(quotient, given / pair[0], equal_nan=True)
         assert same is (pair[0] is pair[1])
     assert torch.equal(compiled(given, 0.5, 0.5)[0], given / 0.5)
+
+
+def test_devices_are_keys_by_value() -> None:
+    """Each `torch.device("cpu")` is another object, and all are one key; a device with an index is another key."""
+
+    def f(x: torch.Tensor, table: dict[Any, float]) -> torch.Tensor:
+        return x * len([*table]) + table[torch.device("cpu")]
+
+    compiled = stator.compile(f, fullgraph=True)
+    with log.collect() as recorder:
+        for _ in range(4):
+            table = {torch.device("cpu"): 2.0, "a": 1.0}
+            assert torch.equal(compiled(torch.ones(2), table), f(torch.ones(2), table))
+    assert len(recorder.of(log.GRAPH)) == 1
+    for other in (torch.device("meta"), torch.device("cpu", 0)):
+        table = {other: 3.0, torch.device("cpu"): 2.0}
+        assert torch.equal(compiled(torch.ones(2), table), f(torch.ones(2), table))

@@ -17,7 +17,7 @@ import torch
 
 from stator.base.errors import GraphBreak
 from stator.bytecode.opcodes import having
-from stator.capture.source import ConstSource, ItemSource
+from stator.capture.source import ConstSource, FunctionClosureSource, ItemSource
 from stator.capture.values import watch
 from stator.capture.values.lookup import look_up
 from stator.capture.values.registry import LITERALS, handles
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stator.capture.machine import Machine
+    from stator.capture.source import Source
     from stator.capture.value import Value
 
 #: Methods of an autograd function that run.
@@ -91,8 +92,11 @@ def check_function(tx: Machine, function: types.FunctionType, seen: set[types.Fu
         return
     seen.add(function)
     watch.code(tx, ConstSource(function), function)
-    if function.__closure__ or function.__defaults__ or function.__kwdefaults__:
-        raise refusal(function, "it has a closure or defaults")
+    check_defaults(tx, function)
+    for index, (name, cell) in enumerate(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)):
+        if cell == types.CellType():
+            raise refusal(function, f"{name} has no value yet")
+        check_value(tx, function, name, cell.cell_contents, FunctionClosureSource(ConstSource(function), index), seen)
     if len(seen) > 1 and MATERIALIZE in function.__code__.co_names:
         raise refusal(function, f"{MATERIALIZE} is called by something else than forward")
     for instruction in instructions(function.__code__):
@@ -118,8 +122,33 @@ def check_global(tx: Machine, function: types.FunctionType, name: str, seen: set
             raise refusal(function, f"it uses {name}")
         tx.guard("ABSENT", ConstSource(namespace), name)
         return
-    value = namespace[name]
-    tx.guard("EQUALS" if type(value) in LITERALS else "ID", ItemSource(ConstSource(namespace), name), value)
+    check_value(tx, function, name, namespace[name], ItemSource(ConstSource(namespace), name), seen)
+
+
+def check_defaults(tx: Machine, function: types.FunctionType) -> None:
+    """The values of parameters that are not given."""
+    defaults, named = function.__defaults__ or (), function.__kwdefaults__ or {}
+    if not all(type(value) in LITERALS for value in (*defaults, *named.values())):
+        raise refusal(function, "it has defaults that are more than literals")
+    if defaults or named:
+        tx.guard("CALL", ConstSource(function), (defaults_of, defaults_of(function)))
+
+
+def defaults_of(function: types.FunctionType) -> tuple[Any, ...]:
+    """All defaults of a function, as one constant."""
+    return function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
+
+
+def check_value(
+    tx: Machine,
+    function: types.FunctionType,
+    name: str,
+    value: Any,
+    source: Source,
+    seen: set[types.FunctionType],
+) -> None:
+    """What a function finds under a name that is not its own."""
+    tx.guard("EQUALS" if type(value) in LITERALS else "ID", source, value)
     match value:
         case types.ModuleType():
             harmless = value is math or value.__name__.partition(".")[0] == "torch"

@@ -237,7 +237,9 @@ class Asked:
 
     def __call__(self, found: Any) -> bool:
         objects = (found,) if self.alone else found
-        read = {symbol: operand.read(obj) for (symbol, operand), obj in zip(self.operands.items(), objects, strict=True)}
+        read = {
+            symbol: operand.read(obj) for (symbol, operand), obj in zip(self.operands.items(), objects, strict=True)
+        }
         return self.answer({**self.values, **read})
 
     def _text(self) -> str:
