@@ -393,14 +393,19 @@ def test_settings_of_the_allocator(settings: str) -> None:
 def test_memory_of_operators_goes_with_its_recording(machine: Machine) -> None:
     """What they make lies in memory of one recording, which no later one can have."""
     w = machine.randn(4, 3, 3, 3)
-    compiled = machine.compile(lambda x: F.conv2d(x, w).relu())
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = F.conv2d(x, w)
+        return y, y.relu()
+
+    compiled = machine.compile(fn)
     with torch.no_grad():
         x = machine.randn(2, 3, 8, 8)
         for _ in range(3):
-            close(compiled(x), F.conv2d(x, w).relu())
+            close(compiled(x), fn(x))
         for _ in range(4):  # the input moves: it is recorded anew, and copied from then on
             y = machine.randn(2, 3, 8, 8)
-            close(compiled(y), F.conv2d(y, w).relu())
+            close(compiled(y), fn(y))
     found = [item for item in gc.get_objects() if type(item) is Policy and item.recordings]
     assert len(found) == 1
     for variant in found[0]._by_key.values():
