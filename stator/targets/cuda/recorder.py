@@ -160,19 +160,19 @@ def release(number: int) -> None:
         torch.cuda.empty_cache()
 
 
-def zeros(number: int, nbytes: int) -> torch.Tensor:
-    """Bytes that are zero and must not be written to.
+def zeros(number: int, nbytes: int, mapped: bool) -> torch.Tensor:
+    """Bytes that are zero, behind what is queued on the current stream.
 
-    Reading them takes one piece of memory, of 2 MiB, however many they are: it is mapped again and again, side by side.
+    Where they are `mapped`, they take one piece of memory, of 2 MiB, which is there again and again, side by side.
     """
     import torch
 
     with torch.cuda.device(number):
         stream = torch.cuda.current_stream()
         stream.query()  # makes the context, where nothing was done on the device yet
-        mapped = ctypes.c_int()
-        _check(_cuda().cuDeviceGetAttribute(ctypes.byref(mapped), _CAN_MAP, number), "asking for an attribute")
-        if not mapped.value:
+        able = ctypes.c_int()
+        _check(_cuda().cuDeviceGetAttribute(ctypes.byref(able), _CAN_MAP, number), "asking for an attribute")
+        if not mapped or not able.value:
             return torch.zeros(nbytes, dtype=torch.uint8, device=stream.device)
         known = _zeros.get(number)
         if known is None or known.nbytes < nbytes:
