@@ -266,7 +266,8 @@ def _places(inputs: Sequence[Any]) -> list[str]:
 
 
 def _device(gm: fx.GraphModule) -> str:
-    """The device of a graph: its accelerator if it touches one, else the host."""
-    values = [node.meta.get("val") for node in gm.graph.nodes]
+    """The device of a graph: its accelerator if it reads or makes anything there, else the host."""
+    nodes = [node for node in gm.graph.nodes if node.users or node.op not in ("placeholder", "get_attr")]
+    values = [node.meta.get("val") for node in nodes]
     devices = dict.fromkeys([value.device for value in values if isinstance(value, torch.Tensor)])
     return next((str(device) for device in devices if device.type != HOST), HOST)

@@ -38,8 +38,9 @@ class EagerReplay:
         self.attributes = [id(tensor) for tensor in lifted(gm).values()]
         #: Where among the results of the graph each value is.
         self.results = {output.index: k for k, output in enumerate(metadata.outputs) if output.kind == "value"}
-        specs = [spec for spec in metadata.inputs if isinstance(spec, TensorSpec)]
-        self.devices = {"cpu", *[torch.device(spec.device).type for spec in specs]}
+        kinds = {torch.device(spec.device).type for spec in metadata.inputs if isinstance(spec, TensorSpec)}
+        #: The types of devices that compute: a tensor of type `meta` may be given, and read by nobody.
+        self.devices = {"cpu", *[kind for kind in kinds if torch.amp.is_autocast_available(kind)]}
         #: The casts that are in force around the function, which is captured for these.
         self.casts = [
             (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in sorted(self.devices)

@@ -133,6 +133,8 @@ class FakeMode(TorchDispatchMode):
         known = self._memo.get(id(tensor))
         if known is not None:
             return known[1]
+        if tensor.is_nested:
+            raise Unsupported("a tensor input", "it is a nested tensor")
         if geometry is None:
             geometry = tensor.size(), tensor.stride()
         fake = self._convert(tensor, geometry, tensor.requires_grad if requires_grad is None else requires_grad)

@@ -1,6 +1,8 @@
 """Classes: attributes, descriptors, properties, special methods, inheritance, metaclasses."""
 
 import abc
+import functools
+import typing
 import weakref
 
 import torch
@@ -508,3 +510,80 @@ def type_comparisons(x):
 def object_default_methods(x):
     a, b = Callbacks(), Callbacks()
     return a == a, a == b, a != b, x + 1
+
+
+class Point(typing.TypedDict, total=False):
+    """A class whose metaclass makes dicts, and refuses to say what its instances are."""
+
+    x: torch.Tensor
+    n: int
+    name: typing.NotRequired[str]
+
+
+@program(lambda: (x(), Point(n=2)))
+def typed_dict(x, given):
+    made = Point(**given, x=x * given["n"])
+    made.setdefault("name", "none")
+    return made, type(made) is dict, {**made, "n": 3}, Point.__required_keys__, Point()
+
+
+class CalledByAnObject(type):
+    __call__ = functools.partial(dict, made=True)
+
+
+class MadeByAPartial(metaclass=CalledByAnObject):
+    pass
+
+
+class CalledAsStatic(type):
+    @staticmethod
+    def __call__(*args, **kwargs):
+        return args, kwargs
+
+
+class MadeByAStaticMethod(metaclass=CalledAsStatic):
+    pass
+
+
+@program()
+def metaclass_called_without_the_class(x):
+    return MadeByAPartial(x=x + 1), MadeByAStaticMethod(x * 2, n=1)
+
+
+class SaysNothingOfInstances(type):
+    def __instancecheck__(cls, obj):
+        raise TypeError("no instances")
+
+    def __subclasscheck__(cls, other):
+        raise TypeError("no subclasses")
+
+
+class Wrapped(metaclass=SaysNothingOfInstances):
+    def __init__(self, value):
+        self.value = value
+
+
+@program()
+def made_without_asking_the_metaclass(x):
+    return Wrapped(x + 1).value
+
+
+class Stranger:
+    value = 0
+
+
+class Registering(abc.ABC):
+    def __new__(cls):
+        return Stranger()
+
+    def __init__(self):
+        self.value = 1
+
+
+Registering.register(Stranger)
+
+
+@program()
+def made_of_a_registered_class(x):
+    """What is a subclass by registration alone is not initialised."""
+    return x + Registering().value, isinstance(Stranger(), Registering)

@@ -32,6 +32,8 @@ def check_class(obj: torch.Tensor) -> None:
         raise GraphBreak(f"tensors of class {type(obj).__name__} are not modelled")
     if obj.layout is not torch.strided or obj.is_quantized:
         raise GraphBreak("sparse and quantized tensors are not modelled")
+    if obj.is_nested:
+        raise GraphBreak("nested tensors are not modelled")
     if torch._C._functorch.is_functorch_wrapped_tensor(obj):
         raise GraphBreak("tensors of a function transform are not modelled")
     if NAMED and obj.has_names():  # type: ignore[attr-defined]

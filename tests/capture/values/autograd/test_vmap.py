@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -125,3 +126,29 @@ def test_the_store_tells_functions_apart() -> None:
     for factor in (2, 3):
         compiled = stator.compile(lambda x, factor=factor: torch.vmap(lambda t: t * factor)(x), fullgraph=True)
         torch.testing.assert_close(compiled(x), x * factor)
+
+
+def test_an_ensemble_is_called_by_a_module_without_data() -> None:
+    """Parameters of type `meta` are read by nobody: the graph is one of the tensors that take their place."""
+    models = [torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh()) for _ in range(3)]
+    parameters, buffers = torch.func.stack_module_state(models)  # type: ignore[no-untyped-call]
+    base = copy.deepcopy(models[0]).to("meta")
+
+    def call(parameters: Any, buffers: Any, x: torch.Tensor) -> Any:
+        return torch.func.functional_call(base, (parameters, buffers), (x,))
+
+    def ensemble(x: torch.Tensor) -> Any:
+        return torch.vmap(call, in_dims=(0, 0, None))(parameters, buffers, x)
+
+    compiled = stator.compile(ensemble, fullgraph=True, options={"strict": True})
+    for count in (3, 4):
+        x = torch.randn(count, 4)
+        torch.testing.assert_close(compiled(x), ensemble(x))
+        compiled(x).sum().backward()
+        found = {name: parameter.grad for name, parameter in parameters.items()}
+        for parameter in parameters.values():
+            parameter.grad = None
+        ensemble(x).sum().backward()
+        for name, parameter in parameters.items():
+            torch.testing.assert_close(found[name], parameter.grad)
+            parameter.grad = None

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 
 import stator
+from stator.base.errors import Unsupported
+from stator.fake import FakeMode
 from tests.capture.values.harness import capture, check, refused
 
 
@@ -206,6 +208,19 @@ def test_methods_by_class() -> None:
         return torch.Tensor.add(a, 1), torch.Tensor.size(a, 0), torch.ops.aten.relu.default(a), torch.relu(input=a)
 
     check(f, x())
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_tensors_without_one_shape_are_refused() -> None:
+    rows = [torch.ones(2, 3), torch.ones(4, 3)]
+    layer = torch.nn.Module()
+    for layout, why in ((torch.strided, "nested tensors are not modelled"), (torch.jagged, "class NestedTensor")):
+        nested = torch.nested.nested_tensor(rows, layout=layout)
+        layer.register_buffer("rows", nested)
+        assert why in refused(lambda t: t * 2, nested)
+        assert why in refused(lambda m: m.rows * 2, layer)
+    with pytest.raises(Unsupported, match="it is a nested tensor"):
+        FakeMode().from_real(torch.nested.nested_tensor(rows))
 
 
 def test_out_of_graph_methods_are_refused() -> None:

@@ -157,9 +157,9 @@ class ClassValue(PinnedValue):
             if all_constant(args, kwargs):
                 return (ask if isinstance(cls, enum.EnumMeta) else fold)(tx, cls, args, kwargs)
             raise self.refuse(f"calling {cls.__name__} on unknown arguments")
-        if isinstance(meta_call, types.FunctionType):
-            function = wrap(tx, meta_call, ClassAttrSource(ConstSource(type(cls)), "__call__"))
-            return function.call(tx, (self, *args), kwargs)
+        if not isinstance(meta_call, types.WrapperDescriptorType):  # `type.__call__`
+            function = bind(tx, meta_call, ClassAttrSource(ConstSource(type(cls)), "__call__"), self, type(cls))
+            return function.call(tx, args, kwargs)
         return instantiate(tx, self, args, kwargs)
 
 
@@ -176,7 +176,7 @@ def instantiate(tx: Machine, cls_value: ClassValue, args: Sequence[Value], kwarg
         made = cls_value.get_attr(tx, "__new__").call(tx, (cls_value, *args), kwargs)
     else:
         made = new_instance(tx, cls, args, kwargs)
-    if issubclass(made.python_type(), cls):
+    if cls in made.python_type().__mro__:  # whatever the metaclass says of subclasses
         raw_init = look_up(tx, cls, "__init__")
         if isinstance(raw_init, types.FunctionType) or not isinstance(made, ExceptionValue):
             if raw_init is object.__init__:
