@@ -2,6 +2,7 @@
 
     y = x[i]         -->  check_positions(i, -n, n); y = index(x, i)
     q = a // b       -->  check_divisor(b); q = div(a, b, "floor")
+    b = bernoulli(p) -->  check_probabilities(p); b = bernoulli(p)
 
 Kernels check the positions at which they read, so `passes/checks.py` drops the first kind where the whole result is
 needed. Only operators of the program itself are looked at, in forward, on the CPU: a GPU divides whole numbers
@@ -18,7 +19,7 @@ import torch
 from stator.fake import FakeTensor
 from stator.fake.layout import promote
 from stator.fake.overloads import Table
-from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS
+from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS, CHECK_PROBABILITIES
 
 aten = torch.ops.aten
 
@@ -109,3 +110,24 @@ def _divisor(x: Any, y: Any) -> list[Check]:
     if _is_known(y, lambda known: known != 0) or dtype.is_floating_point or dtype.is_complex or dtype is torch.bool:
         return []
     return [] if isinstance(x, FakeTensor) and 0 in x.shape else [(CHECK_DIVISOR, y, ())]
+
+
+def _probabilities(x: Any) -> list[Check]:
+    if not isinstance(x, FakeTensor) or x.device.type != "cpu" or not x.dtype.is_floating_point:
+        return []
+    return [] if _is_known(x, lambda known: (known >= 0) & (known <= 1)) else [(CHECK_PROBABILITIES, x, ())]
+
+
+@checks("bernoulli")
+def _drawn(x: Any, *args: Any, **kwargs: Any) -> list[Check]:
+    return _probabilities(x)
+
+
+@checks("bernoulli.Tensor")
+def _drawn_for(x: Any, probabilities: Any, *args: Any, **kwargs: Any) -> list[Check]:
+    return _probabilities(probabilities)
+
+
+@checks("binary_cross_entropy")
+def _binary(x: Any, target: Any, *args: Any, **kwargs: Any) -> list[Check]:
+    return [*_probabilities(x), *_probabilities(target)]

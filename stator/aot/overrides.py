@@ -26,7 +26,7 @@ special = SPECIAL.register
 
 def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     """`one_hot` by a write at the class, so that a class out of range raises."""
-    if num_classes <= 0:
+    if num_classes < 0 or (num_classes == 0 and tensor.numel() == 0):
         return torch.nn.functional.one_hot(tensor, num_classes)
     zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
     return zeros.scatter(-1, tensor.unsqueeze(-1), 1)

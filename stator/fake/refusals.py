@@ -65,6 +65,8 @@ TRUSTING = {"linalg_ldl_solve", "linalg_lu_solve", "lu_solve", "lu_unpack"}
 WRITTEN_FOR = {"_pdist_backward": (torch.float32, torch.float64)}
 #: What a kernel itself says: which dtypes it is written for, and what it finds in the data.
 _OF_KERNELS = re.compile(r"not implemented for '|ZeroDivisionError")
+#: What the schema calls parameters that take numbers of any kind.
+_NUMBERS = {"number", "Optional[number]", "Tensor", "Optional[Tensor]"}
 #: How many answers are kept.
 KEPT = 20_000
 
@@ -145,35 +147,50 @@ def _refusal_of_host(
 ) -> Exception | None:
     if _RANDOM in func.tags and len(tensors) < 2 and _takes_any_size(func):  # nothing can be wrong with sizes
         args = tuple([SMALL.get(p.name, arg) for p, arg in zip(func._schema.arguments, args, strict=False)])
-        return _attempt(func, args, kwargs, LONGEST, lambda dtype, first: dtype)
+        return _attempt(func, args, kwargs, LONGEST, _same)
     if not tensors:
         return None
     numel = sum([hint(size_of(tensor.numel())) for tensor in tensors])
     unusual = numel <= ELEMENTS and any(tensor.dtype is not torch.float32 for tensor in tensors)
     for longest in [LONGEST] * _takes_any_size(func) + [None] * unusual:
-        error = _attempt(func, args, kwargs, longest, lambda dtype, first: dtype)
+        error = _attempt(func, args, kwargs, longest, _same)
         if error is None:
             return None
-        for given in ((args, kwargs), _with_whole_numbers(func, args, kwargs)):
-            if any(_attempt(func, *given, longest, others) is None for others in _references(tensors[0].dtype)):
-                return error
+        others = _other_kinds(func, args, kwargs, tensors[0].dtype)
+        if any(_attempt(func, *arguments, longest, dtypes) is None for *arguments, dtypes in others):
+            return error
     return None
 
 
-def _with_whole_numbers(
+def _same(dtype: torch.dtype, is_first: bool) -> torch.dtype:
+    return dtype
+
+
+def _other_kinds(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: torch.dtype
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], Others]]:
+    """Arguments of the same sizes: where some of them pass, it was not the sizes that the operator refused."""
+    for dtypes in _references(first):
+        yield args, kwargs, dtypes
+    plain = _with_plain_numbers(func, args, kwargs)
+    for dtypes in () if plain is None else (_same, *_references(first)):
+        yield *plain, dtypes
+
+
+def _with_plain_numbers(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with 1 for every number of another type: a truth value, say, which may be what was refused."""
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments with 1 for numbers of other types (`x - True`, `x < 1j`, a float), if there are any."""
     parameters = func._schema.arguments
-    operands = {p.name for p in parameters if "number" in str(p.type) or "Tensor" in str(p.type)}
+    numbers = {p.name for p in parameters if str(p.type) in _NUMBERS}
 
-    def one(name: str, arg: Any) -> Any:
-        return 1 if name in operands and isinstance(arg, bool | float | complex | torch.SymFloat) else arg
+    def plain(name: str, arg: Any) -> Any:
+        return 1 if isinstance(arg, bool | float | complex | torch.SymFloat) and name in numbers else arg
 
-    return (
-        tuple([one(p.name, arg) for p, arg in zip(parameters, args, strict=False)]),
-        {name: one(name, arg) for name, arg in kwargs.items()},
-    )
+    others = tuple([plain(p.name, arg) for p, arg in zip(parameters, args, strict=False)])
+    named = {name: plain(name, arg) for name, arg in kwargs.items()}
+    changed = any(a is not b for a, b in zip((*args, *kwargs.values()), (*others, *named.values()), strict=True))
+    return (others, named) if changed else None
 
 
 def _attempt(
@@ -203,10 +220,10 @@ def _takes_any_size(func: Any) -> bool:
 
 
 def _references(first: torch.dtype) -> Iterator[Others]:
-    """Other dtypes: where some of them pass, the sizes were not what the operator refused."""
+    """Other dtypes than those of the arguments."""
     yield lambda dtype, is_first: torch.float32 if is_first else dtype
     yield lambda dtype, is_first: torch.float32 if dtype is first else dtype
-    for other in (torch.float32, torch.int64, torch.bool):
+    for other in (torch.float32, torch.int64, torch.bool, torch.complex64):
         yield lambda dtype, is_first, other=other: other  # type: ignore[misc]
     yield lambda dtype, is_first: torch.float32 if dtype.is_floating_point or dtype.is_complex else torch.int64
 

@@ -380,7 +380,8 @@ def _new_strided(x: Any, size: Any, stride: Any, *, dtype: Any = None, device: A
 
 @rule(aten.eye.default, aten.eye.m)
 def _eye(rows: Any, columns: Any = None, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
-    return _make((rows, rows if columns is None else columns), dtype, device)
+    size = (rows, rows if columns is None else columns)
+    return NotImplemented if any(extent < 0 for extent in size) else _make(size, dtype, device)
 
 
 def _arange(start: Any, end: Any, step: Any, dtype: Any, device: Any) -> Any:
@@ -390,7 +391,9 @@ def _arange(start: Any, end: Any, step: Any, dtype: Any, device: Any) -> Any:
     if not integral or step == 0:
         return NotImplemented
     reach = end - start if step > 0 else start - end
-    return _make((0 if reach <= 0 else (reach + abs(step) - 1) // abs(step),), dtype, device)
+    if reach < 0:
+        return NotImplemented
+    return _make((0 if reach == 0 else (reach + abs(step) - 1) // abs(step),), dtype, device)
 
 
 @rule(aten.arange.default)

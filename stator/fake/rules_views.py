@@ -167,7 +167,7 @@ def _split(x: Any, extent: int, dim: int = 0) -> Any:
 
 @rule(aten.split_with_sizes.default)
 def _split_with_sizes(x: Any, extents: Any, dim: int = 0) -> Any:
-    if x.dim() == 0 or sum(extents) != x.shape[dim]:
+    if x.dim() == 0 or sum(extents) != x.shape[dim] or any(extent < 0 for extent in extents):
         return NotImplemented
     parts, start = [], 0
     for extent in extents:

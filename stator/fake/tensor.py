@@ -120,14 +120,23 @@ def make(
     offset: int | torch.SymInt = 0,
 ) -> FakeTensor:
     """A fake with memory of its own; contiguous unless strides are given."""
+    _check_size(size)
     device = _CLAIMED.get(device, device)
     if stride is None:
         return _wrap(FakeTensor, size, dtype=dtype, device=device)
     return _wrap(FakeTensor, size, strides=stride, storage_offset=offset, dtype=dtype, device=device)
 
 
+def _check_size(size: Sequence[int | torch.SymInt]) -> None:
+    """Refuse extents below zero, which PyTorch itself looks for among plain ints alone."""
+    for extent in size:
+        if type(extent) is torch.SymInt and extent < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {int(extent)}: {list(size)}")
+
+
 def wrap_meta(meta: torch.Tensor, device: torch.device) -> FakeTensor:
     """The fake over a meta tensor, claiming `device`."""
+    _check_size(meta.size())
     fake = _wrap(
         FakeTensor,
         meta.size(),

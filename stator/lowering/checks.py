@@ -6,7 +6,14 @@ Nothing is left of a check whose answer is proven. Neighbour: `graphs/checks.py`
 from __future__ import annotations
 
 from stator.base.effects import Effect
-from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS, DIVISION, OUT_OF_RANGE
+from stator.graphs.checks import (
+    CHECK_DIVISOR,
+    CHECK_POSITIONS,
+    CHECK_PROBABILITIES,
+    DIVISION,
+    OUT_OF_RANGE,
+    PROBABILITIES,
+)
 from stator.loop import expr as e
 from stator.loop.expr import Expr
 from stator.loop.index import ZERO
@@ -37,6 +44,17 @@ def check_divisor(context: Context, out: None, x: LazyTensor) -> None:
     if known is not None and not known[0] <= 0 <= known[1]:
         return
     _require(context, x, lambda at: e.op("ne", x.load(at), e.const(0, x.dtype)), DIVISION)
+
+
+@lowers(CHECK_PROBABILITIES)
+def check_probabilities(context: Context, out: None, x: LazyTensor) -> None:
+    wide = "f64" if x.dtype == "f64" else "f32"
+
+    def fits(value: Expr) -> Expr:
+        value = e.cast(value, wide)
+        return e.op("and", e.op("ge", value, e.const(0.0, wide)), e.op("le", value, e.const(1.0, wide)))
+
+    _require(context, x, lambda at: fits(x.load(at)), PROBABILITIES)
 
 
 @lowers("_linalg_check_errors")

@@ -17,7 +17,7 @@ from torch import fx
 from stator.fake.overloads import overload
 from stator.fake.symbolic import size_of
 from stator.graphs.calls import effects_of, is_view
-from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS
+from stator.graphs.checks import CHECK_POSITIONS, CHECKS
 from stator.sizes import Extent
 
 #: What reads or writes at positions: (x, dim, positions, …), or (x, positions of each dim, …).
@@ -49,7 +49,7 @@ class RemoveImpliedChecks:
     """`check_positions(i, …); y = index(x, i)`, where y is needed whole  -->  `y = index(x, i)`; of equal ones, one."""
 
     def __call__(self, graph: fx.Graph) -> int:
-        checks = [n for n in graph.nodes if n.op == "call_function" and n.target in (CHECK_POSITIONS, CHECK_DIVISOR)]
+        checks = [n for n in graph.nodes if n.op == "call_function" and n.target in CHECKS]
         if not checks:
             return 0
         checked = _checked(graph)

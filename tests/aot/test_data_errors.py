@@ -24,6 +24,7 @@ SINGULAR = torch.tensor([[1.0, 2.0], [2.0, 4.0]])
 REGULAR = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
 ROWS, COLUMN = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.ones(2, 1)
 WHOLE = torch.tensor([7, -8, 9])
+CERTAIN = torch.tensor([0.0, 1.0, 1.0])
 
 
 def at(*positions: int) -> Tensor:
@@ -77,6 +78,12 @@ OPERATORS: dict[str, tuple[Callable[..., Tensor], tuple[Any, ...], tuple[Any, ..
     "in place //": (lambda x, y: x.clone().floor_divide_(y), (WHOLE, at(2, -3, 4)), (WHOLE, at(2, 0, 4))),
     "narrow ints": (lambda x, y: x.byte() % y.byte(), (WHOLE, at(2, 3, 4)), (WHOLE, at(2, 0, 4))),
     "one divisor": (lambda x, y: x // y.sum(), (WHOLE, at(1, 1)), (WHOLE, at(1, -1))),
+    "bernoulli": (torch.bernoulli, (CERTAIN,), (CERTAIN + 0.5,)),
+    "bernoulli of half types": (lambda x: torch.bernoulli(x.bfloat16()), (CERTAIN,), (CERTAIN - 0.5,)),
+    "bernoulli in place": (lambda x, y: x.clone().bernoulli_(y), (ROWS[0], CERTAIN), (ROWS[0], CERTAIN * torch.nan)),
+    "binary_cross_entropy": (F.binary_cross_entropy, (CERTAIN * 0.9, CERTAIN), (CERTAIN * 1.1, CERTAIN)),
+    "its target": (F.binary_cross_entropy, (CERTAIN * 0.9, CERTAIN), (CERTAIN, -CERTAIN)),
+    "one_hot": (lambda x: F.one_hot(x, 3), (at(0, 2),), (at(0, 3),)),
     "inv": (torch.linalg.inv, (REGULAR,), (SINGULAR,)),
     "inverse": (torch.inverse, (REGULAR,), (SINGULAR,)),
     "cholesky": (torch.linalg.cholesky, (REGULAR,), (SINGULAR - 3,)),
@@ -232,3 +239,14 @@ def test_what_eager_raises_in_backward_is_found_by_running_it() -> None:
     x = torch.eye(2, requires_grad=True)
     with pytest.raises(torch.linalg.LinAlgError):
         (compiled(x) * -1).sum().backward()
+
+
+def test_a_class_among_none() -> None:
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return F.one_hot(x, y.shape[0] - 3).sum() + y
+
+    compiled = stator.compile(program, options={"cache": False}, dynamic=True)
+    for size in (6, 5, 3):
+        arguments = at(0), torch.ones(size)
+        wanted, found = outcome(program, arguments), outcome(compiled, arguments)
+        assert type(found) is type(wanted), size

@@ -235,3 +235,44 @@ def test_a_length_and_then_the_items() -> None:
     for count in (1, 2, 3, 5, 7, 2, 3, 9, 1):
         x = rand(3)
         assert torch.equal(compiled(x, list(range(count))), f(x, list(range(count))))
+
+
+BELOW_ZERO: dict[str, Callable[[torch.Tensor, int], Any]] = {
+    "zeros": lambda x, n: torch.zeros(n - 3).shape[0],
+    "rand": lambda x, n: torch.rand(n - 3).shape[0],
+    "empty": lambda x, n: torch.empty(n - 3).shape[0],
+    "full": lambda x, n: torch.full((n - 3, 2), 1.0).shape[0],
+    "new_zeros": lambda x, n: x.new_zeros(n - 3).shape[0],
+    "arange": lambda x, n: torch.arange(n - 3),
+    "arange down": lambda x, n: torch.arange(n, 3, -1),
+    "eye": lambda x, n: torch.eye(n - 3),
+    "eye with columns": lambda x, n: torch.eye(2, n - 3),
+    "expand": lambda x, n: x[:1].expand(n - 3).shape[0],
+    "repeat": lambda x, n: x.repeat(n - 3).shape[0],
+    "narrow": lambda x, n: x.narrow(0, 0, n - 3).shape[0],
+    "as_strided": lambda x, n: x.as_strided((n - 3,), (1,)).shape[0],
+    "split": lambda x, n: x.split([3, n - 3])[1],
+    "interpolate": lambda x, n: torch.nn.functional.interpolate(x[None, None], size=n - 3),
+}
+
+
+@pytest.mark.parametrize("name", BELOW_ZERO)
+def test_sizes_that_fall_below_zero(name: str) -> None:
+    def f(x: torch.Tensor) -> Any:
+        return x.sum(), BELOW_ZERO[name](x, x.shape[0])
+
+    compiled = stator.compile(f)
+    for size in (7, 6, 8, 2, 3, 5):
+        x = rand(size)
+        try:
+            wanted = f(x)
+        except RuntimeError as error:
+            with pytest.raises(type(error)):
+                compiled(x)
+            continue
+        found = compiled(x)
+        assert len(found) == len(wanted)
+        if isinstance(wanted[1], int):
+            assert found[1] == wanted[1]
+        else:
+            assert found[1].shape == wanted[1].shape

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import stator
+from stator.base.errors import FallbackWarning
 from tests.capture.changing import Calls, Table, check, ids_of, patched, x
 
 table = Table()
@@ -355,3 +356,23 @@ def test_cached_tensors_are_made_in_the_mode_of_the_program() -> None:
     with torch.no_grad():
         assert torch.equal(stator.compile(fn, backend="eager")(x()), x())
     assert cached(3).is_inference()
+
+
+def test_operators_are_what_their_namespace_holds() -> None:
+    library = torch.library.Library("stator_replaced_tests", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+    torch.library.register_fake("stator_replaced_tests::twice", torch.empty_like, lib=library)
+    namespace: Any = torch.ops.stator_replaced_tests
+    operator = namespace.twice
+
+    def fn(y: torch.Tensor) -> torch.Tensor:
+        return namespace.twice(y + 1) * 3
+
+    compiled = stator.compile(fn)
+    for held in (operator, lambda y: y - 1, operator.default, operator):
+        namespace.twice = held
+        assert torch.equal(compiled(x()), fn(x()))
+    namespace.twice = stator.disable(operator)
+    with pytest.warns(FallbackWarning, match="marked with stator.disable"):
+        assert torch.equal(compiled(x()), fn(x()))

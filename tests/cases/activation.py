@@ -9,6 +9,8 @@ from tests.cases.model import (
     BF16,
     F32,
     FLOATS,
+    I64,
+    U8,
     Case,
     gradients,
     normal,
@@ -17,6 +19,7 @@ from tests.cases.model import (
     probability,
     special,
     strided,
+    whole,
 )
 
 ACTIVATIONS = {
@@ -70,6 +73,7 @@ CASES = [
         (normal(3, 4), normal(3, 4), normal(3, 4)),
     ),
     *[Case(name, fn, (normal(4, 6),)) for name, fn in ACTIVATIONS.items()],
+    Case("threshold_of_ints", lambda x: F.threshold(x, 1.7, 3.9), (whole(-4, 5, 4, 6),), (I64, U8)),
     *[Case(f"{name}_gradients", gradients(fn), (normal(3, 6),), slack=4.0) for name, fn in ACTIVATIONS.items()],
     *[Case(f"{name}_gradients", gradients(fn), (normal(3, 4), normal(3, 4)), slack=4.0) for name, fn in LOSSES.items()],
     Case("gelu_strided", F.gelu, (permuted(normal(2, 3, 4), 2, 0, 1),)),

@@ -109,6 +109,7 @@ CASES = [
         slack=2.0,
     ),
     Case("pow_whole", lambda a: (a**2, a**3), (whole(-4, 5, 3, 4),), (I64, I32)),
+    Case("pow_of_flags", lambda a: (a**True, a**False, a**2), (mask(3, 4),), (BOOL,)),
     Case("where", lambda m, a, b: torch.where(m, a, b), (mask(3, 4), normal(3, 4), normal(4)), FLOATS),
     Case(
         "where_numbers",

@@ -12,7 +12,7 @@ from stator.aot.written import written_form
 from stator.base.effects import Effect
 from stator.fake import FakeMode
 from stator.graphs.calls import CHECKING, effects_of, is_view, may_merge, may_repeat, root
-from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS
+from stator.graphs.checks import CHECK_DIVISOR, CHECK_POSITIONS, CHECK_PROBABILITIES
 
 aten = torch.ops.aten
 
@@ -38,6 +38,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], str, bool, bool]] = [
     (aten._assert_async.msg, ("wrong",), "check", True, False),
     (CHECK_POSITIONS, (0, 3), "check", True, False),
     (CHECK_DIVISOR, (), "check", True, False),
+    (CHECK_PROBABILITIES, (), "check", True, False),
     (ours.plain.default, (), "", True, True),
     (ours.drawn.default, (), "random", False, False),
     (ours.told.default, (), "custom", False, False),
@@ -102,5 +103,9 @@ def test_checks_raise_as_eager_does_and_give_nothing() -> None:
         CHECK_POSITIONS(torch.tensor([0, 3]), 0, 3)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         CHECK_DIVISOR(torch.tensor([1, 0]))
+    CHECK_PROBABILITIES(torch.tensor([0.0, 1.0]))
+    for wrong in (-0.5, 1.5, torch.nan):
+        with pytest.raises(RuntimeError, match="between 0 and 1"):
+            CHECK_PROBABILITIES(torch.tensor([0.5, wrong]))
     with FakeMode() as mode:
         assert CHECK_POSITIONS(mode.from_real(torch.tensor([7])), 0, 3) is None

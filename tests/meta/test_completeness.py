@@ -29,6 +29,7 @@ UNUSED_LOWERINGS = {
     "mkldnn._convolution_pointwise.default": "passes make it; tests/passes/test_convolutions.py runs it",
     "stator.check_divisor.default": "the cases have good data; tests/aot/test_data_errors.py has bad",
     "stator.check_positions.default": "the cases have good data; tests/aot/test_data_errors.py has bad",
+    "stator.check_probabilities.default": "the cases have good data; tests/aot/test_data_errors.py has bad",
     "stator.attend.default": "capture makes it; tests/codegen/test_scores.py runs it",
     "stator.scores.default": "capture makes it; tests/codegen/test_scores.py runs it",
     "stator.multiply_pairs.default": "passes make it; tests/passes/test_pairs.py runs it",

@@ -71,6 +71,7 @@ def test_the_set_is_small_and_closed() -> None:
     assert {str(op) for op in PRIMITIVES if op.namespace != "aten"} == {
         "stator.check_divisor.default",
         "stator.check_positions.default",
+        "stator.check_probabilities.default",
         "stator.random.default",
         "stator.special.default",
         "stator.fma.default",

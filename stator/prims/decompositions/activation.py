@@ -112,6 +112,8 @@ def relu6(x: Tensor) -> Tensor:
 @decompose("threshold")
 @rounds_once  # nor is the limit rounded to the half type that it meets
 def threshold(x: Tensor, limit: float, value: float) -> Tensor:
+    if not x.is_floating_point():  # its kernel converts both to the dtype of the integers
+        limit, value = int(limit), int(value)
     return p.where(p.le(x, limit), value, x)
 
 

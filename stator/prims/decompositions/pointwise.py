@@ -92,6 +92,8 @@ def floor_divide(x: Tensor, other: Tensor | Number) -> Tensor:
 @decompose("pow.Tensor_Scalar", also_complex=True)
 def pow_tensor_scalar(x: Tensor, exponent: Number) -> Tensor:
     """Eager's special exponents; others stay a primitive."""
+    if x.dtype is torch.bool and isinstance(exponent, bool):  # the one power that is a truth value
+        return p.ge(x, exponent)
     if not isinstance(exponent, (int, float)) or not (x.is_floating_point() or exponent in (1, 2, 3)):
         return NotImplemented
     if not x.is_floating_point() and not x.is_complex() and (isinstance(exponent, float) or exponent == 1):

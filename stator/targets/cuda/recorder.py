@@ -49,6 +49,7 @@ REFUSED: Final = dict.fromkeys(
         "aten._linalg_check_errors.default",
         "stator.check_positions.default",
         "stator.check_divisor.default",
+        "stator.check_probabilities.default",
     ],
     _READS,
 )

@@ -17,12 +17,12 @@ from stator.base.errors import GraphBreak
 from stator.capture.fields import value_class
 from stator.capture.values import watch
 from stator.capture.values.base import PinnedValue
-from stator.capture.values.fold import all_constant, ask, run
+from stator.capture.values.fold import all_constant, ask
 from stator.capture.values.python.containers.sequence import SequenceValue, TupleValue
 from stator.capture.values.python.library import builtin as _builtin
 from stator.capture.values.python.objects import function as _function
 from stator.capture.values.python.objects.function import BoundMethodValue, made_function
-from stator.capture.values.registry import MAKERS, SPECIAL, builds, fresh, handler_of, makes
+from stator.capture.values.registry import MAKERS, SPECIAL, builds, handler_of, makes
 from stator.capture.values.torch.default_device import with_device
 from stator.capture.values.torch.leaves import guard_reads, is_whole
 from stator.capture.values.torch.tensor import TensorValue, call_graph, call_tensor_method
@@ -251,12 +251,9 @@ makes(*_OPERATORS)(TorchFunctionValue)
 
 @value_class
 class NamespaceValue(PinnedValue):
-    """`torch.ops`, `torch.ops.aten`, `torch.classes`: objects whose attributes are fixed."""
+    """`torch.ops`, `torch.ops.aten`, `torch.classes`: what they hold is guarded, for a program may put others there."""
 
     kind = "a torch namespace"
-
-    def get_attr(self, tx: Machine, name: str) -> Value:
-        return fresh(run(tx, getattr, (self.obj, name)))
 
 
 @builds(type(torch.ops), type(torch.ops.aten))
