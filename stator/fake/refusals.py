@@ -72,6 +72,7 @@ KEPT = 20_000
 
 #: The dtype to take instead of one, of the first tensor or another argument.
 Others = Callable[[torch.dtype, bool], torch.dtype]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 _RANDOM = torch.Tag.nondeterministic_seeded
 _DATA = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
@@ -157,7 +158,7 @@ def _refusal_of_host(
         if error is None:
             return None
         others = _other_kinds(func, args, kwargs, tensors[0].dtype)
-        if any(_attempt(func, *arguments, longest, dtypes) is None for *arguments, dtypes in others):
+        if any(_attempt(func, *given, longest, dtypes) is None for given, dtypes in others):
             return error
     return None
 
@@ -168,18 +169,19 @@ def _same(dtype: torch.dtype, is_first: bool) -> torch.dtype:
 
 def _other_kinds(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: torch.dtype
-) -> Iterator[tuple[tuple[Any, ...], dict[str, Any], Others]]:
+) -> Iterator[tuple[Arguments, Others]]:
     """Arguments of the same sizes: where some of them pass, it was not the sizes that the operator refused."""
     for dtypes in _references(first):
-        yield args, kwargs, dtypes
+        yield (args, kwargs), dtypes
     plain = _with_plain_numbers(func, args, kwargs)
-    for dtypes in () if plain is None else (_same, *_references(first)):
-        yield *plain, dtypes
+    if plain is not None:
+        for dtypes in (_same, *_references(first)):
+            yield plain, dtypes
 
 
 def _with_plain_numbers(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+) -> Arguments | None:
     """The arguments with 1 for numbers of other types (`x - True`, `x < 1j`, a float), if there are any."""
     parameters = func._schema.arguments
     numbers = {p.name for p in parameters if str(p.type) in _NUMBERS}

@@ -84,6 +84,7 @@ def test_the_program_captures(machine: Machine) -> None:
             close(compiled(x), (x * 2).sin() + 1)
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_memory_goes_back(machine: Machine) -> None:
     def reserved() -> int:
         gc.collect()
