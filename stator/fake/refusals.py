@@ -179,9 +179,7 @@ def _other_kinds(
             yield plain, dtypes
 
 
-def _with_plain_numbers(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Arguments | None:
+def _with_plain_numbers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
     """The arguments with 1 for numbers of other types (`x - True`, `x < 1j`, a float), if there are any."""
     parameters = func._schema.arguments
     numbers = {p.name for p in parameters if str(p.type) in _NUMBERS}

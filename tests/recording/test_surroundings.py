@@ -392,6 +392,7 @@ def test_settings_of_the_allocator(settings: str) -> None:
     assert "'cudagraphs' has no effect: PyTorch's allocator" in done.stderr
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_memory_of_operators_goes_with_its_recording(machine: Machine) -> None:
     """What they make lies in memory of one recording, which no later one can have."""
     w = machine.randn(4, 3, 3, 3)
