@@ -218,3 +218,18 @@ def named_tuple_with_such_fields_given(x, edges):
 def named_tuple_whose_class_shadows_a_field(x):
     shadowing = Shadowing(x, 2)
     return x * shadowing.value + shadowing.index(shadowing.scale), shadowing[0]
+
+
+class Activation(str, enum.Enum):
+    """Members are texts, and functions."""
+
+    RELU = "relu"
+    TANH = "tanh"
+
+    def __call__(self, x, *, scale=1.0):
+        return getattr(torch, self.value)(x) * scale
+
+
+@program(lambda: (x(), "tanh"))
+def enum_member_called(x, name):
+    return Activation.RELU(x) + Activation(name)(x, scale=2.0), [member(x).sum() for member in Activation]

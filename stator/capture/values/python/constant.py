@@ -19,12 +19,12 @@ import torch
 import torch.torch_version
 
 from stator.capture.fields import part, value_class
-from stator.capture.source import AttrSource, ConstSource
+from stator.capture.source import AttrSource, ClassAttrSource, ConstSource
 from stator.capture.value import Value
 from stator.capture.values import mirror, watch
 from stator.capture.values.base import METHODS, Builtin, bind_static
 from stator.capture.values.fold import all_constant, fold, run
-from stator.capture.values.lookup import static_attribute
+from stator.capture.values.lookup import look_up, static_attribute
 from stator.capture.values.methods import COMPARE
 from stator.capture.values.python.iterators import ItemsIterator
 from stator.capture.values.python.real import SymbolicFloat
@@ -167,6 +167,9 @@ class ConstantValue(Value):
             if not made.python_type().__flags__ & IMMUTABLE:
                 made.set_attr(tx, "__orig_class__", self)
             return made
+        written = look_up(tx, kind := type(self.value), "__call__")
+        if isinstance(written, types.FunctionType):  # a member of an enumeration that says what calling it does
+            return wrap(tx, written, ClassAttrSource(ConstSource(kind), "__call__")).call(tx, (self, *args), kwargs)
         raise self.refuse(f"calling {self.value!r}")
 
     def set_attr(self, tx: Machine, name: str, value: Value) -> None:
