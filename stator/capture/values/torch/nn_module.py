@@ -101,9 +101,13 @@ class ModuleValue(UserObjectValue):
             if entry.value is None:
                 assert self.source is not None
                 source = ItemSource(InstanceDictSource(self.source), name)
-                kind = RegistryValue if self.pinned else DictValue
-                entry.value = entry.original = kind(None, type(entry.real), real=entry.real, source=source)
-                tx.values[id(entry.real)] = entry.value
+                met = tx.values.get(id(entry.real))
+                if met is not None:  # as through the handle of a hook
+                    watch.again(tx, source, met, entry.real)
+                else:
+                    kind = RegistryValue if self.pinned else DictValue
+                    met = tx.values[id(entry.real)] = kind(None, type(entry.real), real=entry.real, source=source)
+                entry.value = entry.original = met
             if not isinstance(entry.value, DictValue):
                 return None
             found = self.registries[name] = entry.value
