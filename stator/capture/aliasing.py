@@ -267,7 +267,7 @@ def guard_object(source: Source, value: Value, by_source: dict[Source, Value], g
     for other_source, other in by_source.items():
         if other is owner or other_source is place or (is_pinned(owner) and is_pinned(other)):
             continue
-        if other.python_type() is kind and not isinstance(other, RegistryValue):
+        if other.python_type() is kind and not (isinstance(other, RegistryValue) and isinstance(owner, RegistryValue)):
             guards.add(Guard("NOT_SAME", place, other_source))
     if not isinstance(source, InstanceDictSource):
         return

@@ -51,8 +51,9 @@ SPECIAL: Final = (0, 1)
 #: Ints beyond this are compared by value: guards compute with 64 bits.
 GREATEST: Final = 2**62
 
-#: How many modules at one place are known by identity.
+#: How many modules at one place are known by identity, and how many that need a version tell that they share none.
 MOST_MODULES: Final = 64
+MANY_MODULES: Final = 5
 
 #: How many marks a hint names.
 NAMED: Final = 3
@@ -65,11 +66,11 @@ class History:
     """The sizes, ints and modules that the captures of one function have met, and where they found that it raises."""
 
     __slots__ = (
-        "changed", "fixed", "former", "generic", "inherited", "later", "mode", "modules", "passing", "raised",
-        "refused", "seen",
+        "changed", "fixed", "former", "generic", "inherited", "later", "mode", "modules", "pins", "raised",
+        "reconsidered", "refused", "seen", "structural",
     )  # fmt: skip
 
-    def __init__(self, mode: str = "auto") -> None:
+    def __init__(self, mode: str = "auto", pins: bool = False) -> None:
         #: "always": symbolic at once where possible, "never", or "auto": with the second value.
         self.mode = mode
         #: By place, the values of successive captures.
@@ -87,9 +88,13 @@ class History:
         self.generic = False
         #: Whether a capture has been before this one.
         self.later = False
-        #: By place, the modules that calls have had there; and the places where they come and go with the calls.
+        #: By place, the modules that calls have had there; and the places where they are known by their structure.
         self.modules: dict[Source, list[weakref.ref[torch.nn.Module]]] = {}
-        self.passing: set[Source] = set()
+        self.structural: set[Source] = set()
+        #: Whether parameters are to be part of the graph, so that modules that stay have versions of their own; and
+        #: whether that was decided the other way.
+        self.pins = pins
+        self.reconsidered = False
         #: By the outermost instruction, exceptions that a capture has found to leave the function; true where the
         #: call then returned.
         self.raised: dict[int, bool] = {}
@@ -103,9 +108,9 @@ class History:
         self.refused.clear()
         self.fixed.clear()
         self.modules.clear()
-        self.passing.clear()
+        self.structural.clear()
         self.raised.clear()
-        self.generic = self.later = False
+        self.generic = self.later = self.reconsidered = False
 
     def review(self, scope: Scope) -> None:
         """Notes what a new call has at the places that are known, so that what has changed is known from its start."""
@@ -148,24 +153,50 @@ class History:
             if self.mode != "never":
                 log.record(log.RECOMPILE, reason=f"{place} {how}: from now on it is symbolic")
 
-    def passes_by(self, place: Source, module: torch.nn.Module) -> bool:
-        """Whether the module at a place comes and goes with the calls: an earlier one is kept by nobody but us."""
-        if self.passing and any(step in self.passing for step in place.path()):
+    def by_structure(self, place: Source, module: torch.nn.Module) -> bool:
+        """Whether the module at a place is known by its structure: another of its class has been there before."""
+        shared = bool(self.structural) and any(step in self.structural for step in place.path())
+        if shared and place not in self.modules:
             return True
         met = self.modules.setdefault(place, [])
-        if all(seen() is not module for seen in met):
-            met.append(weakref.ref(module))
-            count = len(met)
+        earlier = [seen() for seen in met]
+        if any(other is module for other in earlier):
+            return shared
+        met.append(weakref.ref(module))
+        if (
+            shared
+            or not earlier
+            or any(len(self.modules.get(step, ())) > 1 for step in place.path() if step is not place)
+        ):
+            return shared  # where what a module is inside of has changed, that is shared, or nothing
+        if self.apart:
             # It is asked for seldom, because looking for who keeps an object takes long.
-            asked = count > 1 and count & (count - 1) == 0
-            asked = asked and all(len(self.modules.get(step, ())) < 2 for step in place.path() if step is not place)
-            if count > MOST_MODULES or (asked and forsaken(met[-2])):
-                log.record(
-                    log.RECOMPILE, reason=f"{place} is another module at each call: it is taken by its structure"
-                )
-                self.passing.add(place)
-                return True
-        return False
+            asked = len(met) & (len(met) - 1) == 0
+            found = len(met) > MOST_MODULES or (asked and forsaken(met[-2]))
+        else:
+            found = any(other is None or type(other) is type(module) for other in earlier)
+        if found:
+            log.record(log.RECOMPILE, reason=f"{place} is another module now: it is taken by its structure")
+            self.structural.add(place)
+        return found
+
+    @property
+    def apart(self) -> bool:
+        """Whether modules that stay have versions of their own."""
+        return self.pins is not self.reconsidered
+
+    def reconsider(self) -> bool:
+        """Whether modules that stay are known in the other way from now on: asked at the limit of versions, once.
+
+        Where each has had its own versions they share them, and where those that they share did not serve them, each
+        has its own.
+        """
+        if self.reconsidered or all(len(met) < MANY_MODULES for met in self.modules.values()):
+            return False
+        self.reconsidered = True
+        if self.apart:
+            self.structural.difference_update(self.modules)
+        return True
 
     def generalise(self) -> bool:
         """Whether one more version, for all that has changed, may serve the calls to come; asked once."""

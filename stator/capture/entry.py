@@ -98,8 +98,9 @@ class Versions:
         self.closed = self.born_closed()
         #: How many calls each guard has made miss.
         self.failures: Counter[str] = Counter()
+        options = settings.options
         #: The sizes and ints that calls have had.
-        self.history = History(settings.options.dynamic)
+        self.history = History(options.dynamic, pins=options.freezing or options.cudagraphs)
         #: How many versions there are for each set of modules, which the limit counts: layers that share a forward
         #: each have versions of their own.
         self.made_for: Counter[tuple[int, ...]] = Counter()
@@ -271,7 +272,8 @@ class Versions:
         bound = self.dispatcher.bind(*args, **kwargs)
         reasons = list(dict.fromkeys(text for tree, _ in entries if (text := tree.explain(*bound)) is not None))
         self.failures.update(reasons)
-        if self.made_for[self.modules_of(bound)] < self.settings.options.recompile_limit:
+        made = self.made_for[self.modules_of(bound)]
+        if made < self.settings.options.recompile_limit or self.history.reconsider():
             log.record(log.RECOMPILE, reason="; ".join(reasons), function=self.function.__qualname__)
             return False
         often = "".join(f"\n  {text}" for text, _ in self.failures.most_common(NAMED_GUARDS))
@@ -289,8 +291,8 @@ class Versions:
         return True
 
     def modules_of(self, bound: Sequence[Any]) -> tuple[int, ...]:
-        """The modules among the arguments, by identity, unless they come and go with the calls."""
-        return () if self.history.passing else tuple(id(arg) for arg in bound if isinstance(arg, torch.nn.Module))
+        """The modules among the arguments, by identity, unless they are known by their structure."""
+        return () if self.history.structural else tuple(id(arg) for arg in bound if isinstance(arg, torch.nn.Module))
 
     def failure(self, error: Exception) -> Replay | None:
         """What reports a failure to compile once the original has run; None where it has been reported already.

@@ -357,7 +357,7 @@ def versions_for(
             instance = None  # those that come and go share their versions
         made = FrameVersions(function, settings, instance)
         if instance is None and slots and isinstance(slots[0], torch.nn.Module):
-            made.history.passing.add(LocalSource(function.__code__.co_varnames[0]))
+            made.history.structural.add(LocalSource(function.__code__.co_varnames[0]))
         there = getattr(made.frames, "owner", None)
         if isinstance(there, FrameVersions):  # another thread was faster
             return there

@@ -3,8 +3,8 @@
 Parameters and buffers become graph attributes (live objects), submodules values reached through
 `_modules`. A call goes straight to `forward` when no hook is registered, under guards that say so;
 otherwise through `_call_impl`, as in eager.
-A module that existed before is known by identity: the graph holds its parameters anyway. Where each call has another
-module, which goes with the call, it is known by its structure, and its tensors are inputs of the graph.
+The first module at a place is known by identity: the graph holds its parameters. From the second of its class on they
+are known by their structure (`dynamic.py` decides), and their tensors are inputs of the graph.
 Neighbours: `user_object.py` (everything else about it), `tensor.build_attribute`.
 """
 
@@ -100,9 +100,13 @@ class ModuleValue(UserObjectValue):
             if entry.value is None:
                 assert self.source is not None
                 source = ItemSource(InstanceDictSource(self.source), name)
-                kind = RegistryValue if self.pinned else DictValue
-                entry.value = entry.original = kind(None, type(entry.real), real=entry.real, source=source)
-                tx.values[id(entry.real)] = entry.value
+                met = tx.values.get(id(entry.real))
+                if met is not None:  # as through the handle of a hook
+                    watch.again(tx, source, met, entry.real)
+                else:
+                    kind = RegistryValue if self.pinned else DictValue
+                    met = tx.values[id(entry.real)] = kind(None, type(entry.real), real=entry.real, source=source)
+                entry.value = entry.original = met
             if not isinstance(entry.value, DictValue):
                 return None
             found = self.registries[name] = entry.value
@@ -243,7 +247,7 @@ def has_global_hooks(tx: Machine) -> bool:
 @builds(torch.nn.Module)
 def build_module(tx: Machine, obj: torch.nn.Module, source: Source) -> Value:
     """A module is known by identity, or by its structure; its class can be exchanged."""
-    pinned = not tx.graph.sizes.history.passes_by(source, obj)
+    pinned = not tx.graph.sizes.history.by_structure(source, obj)
     if pinned:
         watch.identity(tx, source, obj)
     watch.type_of(tx, source, type(obj))

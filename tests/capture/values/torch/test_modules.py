@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.capture.values.harness import capture, check, refused
+import stator
+from tests.capture.values.harness import capture, check, refused, same
 
 
 class Block(nn.Module):
@@ -221,3 +224,31 @@ def test_after_torchs_own_compiler_has_run() -> None:
         return nn.MSELoss()(layers[0](t), t)
 
     check(f, x())
+
+
+@pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
+def test_a_dict_of_hooks_is_one_object_however_it_is_reached() -> None:
+    """The handle of a hook refers to it weakly, which ends the graph where it is made."""
+
+    def removed(m: nn.Module, t: torch.Tensor) -> Any:
+        handle = m.register_forward_hook(lambda module, args, result: result + 5)
+        first = m(t)
+        handle.remove()
+        return first, m(t), len(m._forward_hooks)
+
+    def by_reference(m: nn.Module, t: torch.Tensor) -> Any:
+        reference = weakref.ref(m._forward_hooks)
+        stator.graph_break()
+        hooks = reference()
+        assert hooks is not None
+        hooks[3] = lambda module, args, result: result * 2
+        first = m(t)
+        del m._forward_hooks[3]
+        return first, m(t), len(hooks), hooks is m._forward_hooks
+
+    for function in (removed, by_reference):
+        compiled = stator.compile(function, backend="eager", options={"strict": True})
+        layer = nn.Linear(4, 4)
+        for _ in range(2):
+            given = x()
+            same(compiled(layer, given), function(layer, given))
