@@ -38,16 +38,16 @@ class Operand(NamedTuple):
         """The number, of the object at the source."""
         match self.kind:
             case "size":
-                return obj.size(self.dim)  # type: ignore[no-any-return]
+                return obj.size(self.dim)
             case "stride":
-                return obj.stride(self.dim)  # type: ignore[no-any-return]
+                return obj.stride(self.dim)
             case "offset":
-                return obj.storage_offset()  # type: ignore[no-any-return]
+                return obj.storage_offset()
             case "length":
                 return len(obj)
             case "bits":
                 return bits_of(obj)
-        return obj  # type: ignore[no-any-return]
+        return obj
 
     def __str__(self) -> str:
         match self.kind:

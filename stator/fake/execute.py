@@ -236,7 +236,7 @@ def _write(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwargs: dict[s
         return _restride(func, plan, targets[0], args, kwargs)
     for target in targets:
         _note_write(target)
-    if any([isinstance(target, FakeTensor) and target.constant is not None for target in targets]):
+    if any(isinstance(target, FakeTensor) and target.constant is not None for target in targets):
         _write_constants(func, args, kwargs, targets)
     return targets[0] if len(func._schema.returns) == 1 else tuple(targets)
 
@@ -247,7 +247,7 @@ def _write_unreturned(func: Any, plan: OperatorFacts, args: tuple[Any, ...], kwa
         target = argument(func, args, kwargs, position)
         _note_write(target)
         targets += target if isinstance(target, (list, tuple)) else (target,)
-    if any([isinstance(target, FakeTensor) and target.constant is not None for target in targets]):
+    if any(isinstance(target, FakeTensor) and target.constant is not None for target in targets):
         _write_constants(func, args, kwargs, targets)
 
 

@@ -405,7 +405,7 @@ COMPARED: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_comparisons_of_numbers_that_both_change(name: str) -> None:
-    """Each side is computed again where the guards are checked: one version for each answer, and right for any numbers."""
+    """Both sides are computed again where the guards are checked: one version an answer, right for any numbers."""
     program = COMPARED[name]
     compiled = stator.compile(program, options={"recompile_limit": 64, "strict": True}, fullgraph=True)
     pairs = [(0.5, 0.25), (0.75, 1.5), (3.0, 1.25), (0.1, 0.3), (0.7, 0.2), (0.4, 0.9), (0.3, 0.25), (0.2, 0.6)]

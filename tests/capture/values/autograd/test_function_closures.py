@@ -1,4 +1,4 @@
-"""Methods of `torch.autograd.Function` with defaults and closures: what these hold is guarded, and tells versions apart."""
+"""Methods of `torch.autograd.Function` with defaults and closures: what these hold is guarded."""
 
 from __future__ import annotations
 
