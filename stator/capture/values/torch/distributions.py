@@ -1,6 +1,6 @@
 """Lazy properties of `torch.distributions`: asked for on the class, they give an object that only says what it is.
 
-`Distribution.__init__` asks so for each argument that it may leave unchecked (`Categorical(logits=…).probs`). The object
+`Distribution.__init__` asks so for each argument it may leave unchecked (`Categorical(logits=…).probs`). The object
 is made for real from the function that the property wraps, which is known; it acts on nothing.
 Neighbours: `python/objects/new.py` (the table), `capture/assertions.py` (the checks of arguments themselves).
 """
