@@ -138,6 +138,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/python/objects/user_object.py:UserObjectValue.is_stored",
     ),
     "guarded by who calls it": (
+        "values/autograd/function.py:defaults_of",
         "values/python/objects/exception.py:is_member", "values/python/objects/function.py:is_empty",
         "values/python/objects/klass.py:SuperValue.get_attr", "values/torch/leaves.py:globals_of",
         "values/torch/leaves.py:is_whole",
