@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from stator.prims import DECOMPOSITIONS, PRIMITIVES
-from stator.prims.decompositions import normalization
+from stator.prims.decompositions import activation, normalization
 from stator.prims.set import TABLE
 from tests.cases import CASES, Case, assert_close
 from tests.cases.graphs import trace
@@ -148,3 +149,28 @@ def test_gradients_of_group_norms_by_channels(
         assert (ours is None) == (theirs is None)
         if theirs is not None:
             torch.testing.assert_close(ours, theirs)
+
+
+def gelu_by_a_sigmoid(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Value and slope, without what cancels in the formula by a tanh."""
+    scale = 2 * (2 / torch.pi) ** 0.5
+    inner = scale * (x + 0.044715 * x**3)
+    share, rest = torch.sigmoid(inner), torch.sigmoid(-inner)
+    return x * share, share + x * share * rest * scale * (1 + 3 * 0.044715 * x * x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gelu_by_a_sigmoid_is_as_exact_as_by_a_tanh(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every half: the exact number, rounded, where that is no tie, nearly; and NaN where eager has one."""
+    monkeypatch.setattr(activation, "_by_shares", lambda x, approximate: True)
+    x = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
+    one = torch.ones_like(x)
+    ours = activation.gelu(x, "tanh"), activation.gelu_backward(one, x, "tanh")
+    eager = F.gelu(x, approximate="tanh"), torch.ops.aten.gelu_backward(one, x, approximate="tanh")
+    for mine, theirs, exact in zip(ours, eager, gelu_by_a_sigmoid(x.double()), strict=True):
+        assert torch.equal(mine.isnan(), theirs.isnan())
+        known = exact.isfinite() & theirs.isfinite()
+        unit = torch.finfo(dtype).eps * (exact.abs() + torch.finfo(dtype).tiny)
+        near = 0.51 * unit + 1e-36 + 2e-6 * (theirs is eager[1])
+        assert ((mine.double() - exact).abs() <= near)[known].all()
+        assert (mine != exact.to(dtype))[known].float().mean() < 1e-3
