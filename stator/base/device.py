@@ -48,7 +48,7 @@ class Device:
     row_points: int = 1  # of short rows, how many points one program takes together
     loop_points: int = 1  # of a row that is too long to be kept, how many points are taken at once
     thread_points: int = 1  # of a block of a reduction, that each thread takes
-    max_warps: int = 1  # of a program
+    max_warps: int = 1  # of a program; of one that walks long rows, twice as many
     line_bytes: int = 128  # of memory that a tile covers along each of its axes, where it has two
     short_axis: int = 0  # points of an axis up to which a tile along it is not worth it
     threads: int = 0  # that a kernel may take at most, where that is not 0

@@ -33,8 +33,14 @@ from stator.sizes import Extent, hint
 PADDING = 1.25
 #: How many times the points of a block of columns one of windows may have, to take whole rows.
 _AT_ONCE = 4
+#: Threads that a program may have on any maker's GPUs.
+_MOST_THREADS = 1024
+#: Loads of a point of a long row, up to which a program has twice the threads of others.
+_FEW = 3
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
+#: How many times the bytes of a thread one has of a wide result, where it reads narrow memory.
+_WIDE = 2
 #: How many times the points of a thread one has that looks for the place of an extreme.
 _PLACES = 8
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
@@ -114,18 +120,30 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
         len(crossing) > 1
     ):  # neighbours along a short axis are taken together: each access finds some of its own in a row
         axes = (*[axis for axis in axes if axis is not short[-1]], short[-1])
-    width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
+    each = _each(kernel, outer, device)
+    several = min(each, _LEAST)
     loaded = any(index.has_indirect for index, _ in _accesses(kernel))  # then more loads are to be under way
-    most = device.block_bytes * (2 if loaded else 1) // width
+    most = device.block_bytes * each // device.thread_bytes * (2 if loaded else 1)
     size = _shared(min(max(most, 1), power_of_two(outer)), 128, outer, device)
     taken = _flat(axes, size, device)
-    each, several = device.thread_bytes // width, min(device.thread_bytes // width, _LEAST)
     much = total_cost(kernel) > device.much_work * kernel.outer_numel > 0
     if 0 < device.many_loads <= _loads(kernel, taken[-1].axes) or much:
         each = max(each // 4, several)
     if (apart := _apart(kernel, axes, outer)) > 0:
         each = max(several // apart, 1)
     return BlockPlan(kernel, taken, 1, _threads(size, each, device))
+
+
+def _each(kernel: Kernel, outer: int, device: Device) -> int:
+    """Points of a thread: as many as fill its accesses of the widest result, or one of the narrowest memory.
+
+    A narrow operand is read by as few instructions as a wide one is then, for which a thread has more accesses.
+    """
+    width = max([ITEMSIZE[store.value.dtype] for store in kernel.stores])
+    whole = [(i, dtype) for i, dtype in _accesses(kernel) if prod([hint(a.size) for a in i.axes()]) * CACHED > outer]
+    narrow = min([ITEMSIZE[dtype] for index, dtype in whole if not index.has_indirect], default=width)
+    most = _WIDE * device.thread_bytes // width
+    return max(device.thread_bytes // width, min(device.vector_bytes // narrow, most))
 
 
 def _loads(kernel: Kernel, axes: Sequence[Axis]) -> int:
@@ -269,14 +287,39 @@ def _windows(kernel: Kernel) -> int:
 
 def _rows(kernel: Kernel, device: Device) -> BlockPlan:
     outer, reduced = hint(kernel.outer_numel), hint(kernel.reduce_numel)
-    fixed, each = type(kernel.reduce_numel) is int, device.thread_points
+    fixed = type(kernel.reduce_numel) is int
     r = power_of_two(reduced) if fixed else min(power_of_two(reduced), device.loop_points)
     if r > device.row_elements:
-        x, r, each = 1, device.loop_points, each // 2
-    else:
-        points, each = _of_rows(kernel, r, reduced, device)
-        x = _shared(min(power_of_two(outer), max(1, points // r)), 1, outer, device)
+        r, threads = _of_long_rows(kernel, device)
+        return _reducing(kernel, (Points("x", kernel.axes, 1),), r, threads, device)
+    points, each = _of_rows(kernel, r, reduced, device)
+    x = _shared(min(power_of_two(outer), max(1, points // r)), 1, outer, device)
     return _reducing(kernel, (Points("x", kernel.axes, x),), r, _threads(x * r, each, device), device)
+
+
+def _of_long_rows(kernel: Kernel, device: Device) -> tuple[int, int]:
+    """Points that a program takes at once of a row that it walks in loops, and its threads.
+
+    With twice the threads half as many rows are under way: the last ones end together, and what a second loop reads
+    again is still in the cache. Those that compare places, scan or sum exponentials take more points each instead, as
+    what they do for each block of points is what takes long. Not so a variance in one loop, nor what is much for each
+    point, whose threads would have too few registers; and nothing where many of the points would lie past the end.
+    """
+    points, most = device.loop_points, device.max_warps * device.warp
+    loops, stored = len(roots_of_loops(kernel)), any(store.space == "inner" for store in kernel.stores)
+    deep = any(node.op == "scan" for node in kernel.nodes) or (loops > 1 and any(n.op == "exp" for n in kernel.inner))
+    few = sum([node.op == "load" for node in kernel.inner]) <= _FEW
+    few = few and all(node.dtype != "f64" for node in kernel.inner)
+    length = hint(kernel.reduce_numel)
+    if -(-length // (2 * points)) * 2 > PADDING * -(-length // points):
+        return points, most
+    if _positions(kernel) or (few and deep):
+        fewer = _stages(kernel, 2 * points, device) < _stages(kernel, points, device)
+        return (points, most) if fewer else (2 * points, most)
+    again = device.programs * _row_bytes(kernel) > device.cache_bytes
+    if few and loops == 1 + stored and (again or not stored):
+        return 2 * points, min(2 * most, _MOST_THREADS)
+    return points, most
 
 
 def _of_rows(kernel: Kernel, r: int, reduced: int, device: Device) -> tuple[int, int]:

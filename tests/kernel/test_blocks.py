@@ -16,6 +16,8 @@ from stator.loop.index import Axis, indirect
 from stator.loop.kernel import Kernel, Param, kernel
 from stator.loop.kernel import Store as Write
 from stator.targets import typical
+from stator.targets.cuda import record
+from stator.targets.cuda.platform import AMD, NVIDIA
 from tests.kernel.programs import checked, compare, compare_program
 from tests.loop.build import Build, layer_norm_backward
 
@@ -133,6 +135,19 @@ def softmax(rows: int, columns: int) -> Kernel:
     return kernel((x,), (r,), (Write("p1", place, result, "inner"),), params)
 
 
+@pytest.mark.parametrize(
+    ("read", "written", "points"),
+    [("i8", "f32", 16), ("bool", "f32", 16), ("bf16", "f32", 8), ("f32", "f32", 8), ("i8", "f64", 8),
+     ("f32", "bf16", 16), ("i8", "bf16", 16), ("i8", "i8", 32)],
+)  # fmt: skip
+def test_a_thread_takes_what_one_access_to_narrow_memory_has(read: str, written: str, points: int) -> None:
+    """But of a wide result not more than twice what it takes of one else; and blocks have as many threads."""
+    size = 1 << 24
+    params = Param("p0", written, "out", size), Param("p1", read, "in", size)
+    plan = pointwise(lambda x: cast(load("p1", x.index, read), written), *params)
+    assert (plan.outer[-1].count // plan.threads, plan.threads) == (points, 64)
+
+
 def test_a_row_that_one_block_covers_is_read_once() -> None:
     function = checked(made(softmax(3000, 100)))
     text = function_text(function)
@@ -144,8 +159,52 @@ def test_a_row_that_one_block_covers_is_read_once() -> None:
 def test_a_longer_row_is_walked_in_a_loop() -> None:
     function = checked(made(softmax(30, 100_000)))
     lanes = [s.lanes for s in walk(function.body) if isinstance(s, Loop) and s.axis.name == "r"]
-    assert lanes == [4096] * 2, "the sum of exponentials is found with the greatest"
+    assert lanes == [8192] * 2, "the sum of exponentials is found with the greatest"
     assert not any(isinstance(s, Scratch) for s in walk(function.body))
+
+
+def along(body: Callable[[Expr], Expr], dtype: str = "bf16", *, kept: bool = False, length: int = 1 << 16) -> list[int]:
+    """Points at once and threads of a kernel of long rows, which stores them less the result, if kept."""
+    x, r = Axis("x0", 512), Axis("r0", length)
+    place = x.index * r.size + r
+    given = load("p1", place, dtype)
+    total = body(cast(given, "f32") if dtype == "bf16" else given)
+    params = [Param("p0", total.dtype, "out", x.size), Param("p1", dtype, "in", x.size * r.size)]
+    writes = [Write("p0", x.index, total, "outer")]
+    if kept:
+        params.append(Param("p2", total.dtype, "out", x.size * r.size))
+        writes.append(Write("p2", place, op("sub", cast(given, total.dtype), total), "inner"))
+    plan = choose(kernel((x,), (r,), tuple(writes), tuple(params)), typical("cuda"))
+    assert plan.outer[-1].count == 1
+    return [plan.r, plan.threads]
+
+
+def test_long_rows_have_threads_by_what_is_done_with_them() -> None:
+    def total(x: Expr) -> Expr:
+        return reduce("sum", x)
+
+    def exponentials(x: Expr) -> Expr:
+        return reduce("sum", op("exp", op("sub", x, reduce("max", x))))
+
+    def variance(x: Expr) -> Expr:
+        apart = op("sub", x, reduce("sum", x))
+        return reduce("sum", op("mul", apart, apart))
+
+    plain = [4096, 512]
+    assert along(total) == [8192, 1024] == along(total, kept=True)
+    assert along(total, kept=True, length=16384) == plain, "what is read again is in the cache"
+    assert along(total, length=10000) == plain, "a third of 16384 points would be none"
+    assert along(lambda x: reduce("argmax", x)) == [8192, 512]
+    assert along(exponentials) == [8192, 512] == along(exponentials, kept=True)
+    assert along(exponentials, "f64") == plain == along(variance) == along(variance, kept=True)
+
+
+def test_no_program_has_more_threads_than_any_gpu_takes() -> None:
+    x, r = Axis("x0", 512), Axis("r0", 1 << 16)
+    params = Param("p0", "f32", "out", x.size), Param("p1", "f32", "in", x.size * r.size)
+    total = reduce("sum", load("p1", x.index * r.size + r, "f32"))
+    summed = kernel((x,), (r,), (Write("p0", x.index, total, "outer"),), params)
+    assert [choose(summed, record.typical(platform=maker)).threads for maker in (NVIDIA, AMD)] == [1024, 1024]
 
 
 def test_axes_become_one_row_of_points() -> None:
