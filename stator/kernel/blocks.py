@@ -125,7 +125,7 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     loaded = any(index.has_indirect for index, _ in _accesses(kernel))  # then more loads are to be under way
     most = device.block_bytes * each // device.thread_bytes * (2 if loaded else 1)
     size = _shared(min(max(most, 1), power_of_two(outer)), 128, outer, device)
-    taken = _flat(axes, size, device, _gathers_rows(kernel, axes))
+    taken = _flat(axes, size, device)
     much = total_cost(kernel) > device.much_work * kernel.outer_numel > 0
     if 0 < device.many_loads <= _loads(kernel, taken[-1].axes) or much:
         each = max(each // 4, several)
@@ -165,26 +165,17 @@ def _apart(kernel: Kernel, axes: Sequence[Axis], outer: int) -> int:
     return max([abs(hint(step or 1)) for step in steps], default=0)
 
 
-def _flat(axes: tuple[Axis, ...], size: int, device: Device, parts: bool) -> tuple[Points, ...]:
+def _flat(axes: tuple[Axis, ...], size: int, device: Device) -> tuple[Points, ...]:
     """One range of points; or the last axis, where blocks end where it does: what does not vary along it is one number.
 
-    A block that is a part of a row needs no quotients and remainders of each of its points. Programs go through rows,
-    or through all rows for each of the `parts` of one.
+    A block that is a part of a row needs no quotients and remainders of each of its points.
     """
     *rest, last = axes or (None,)
     if last is None or not any(map(loops, rest)) or type(last.size) is not int:
         return (Points("x", axes, size),)
     if last.size % size != 0 or size < device.warp * device.thread_points:
         return (Points("x", axes, size),)
-    rows, part = Points("z", tuple(rest), 1), Points("x", (last,), size)
-    return (part, rows) if parts else (rows, part)
-
-
-def _gathers_rows(kernel: Kernel, axes: Sequence[Axis]) -> bool:
-    """Whether rows of a table are read, or added to, that others read too: a part of each stays in a cache then."""
-    found = [node.attr[1] for node in kernel.nodes if node.op == "load"]
-    found += [store.index for store in kernel.stores]
-    return any(index.has_indirect and _steps(index, axes[-1]) for index in found if axes)
+    return Points("z", tuple(rest), 1), Points("x", (last,), size)
 
 
 def _threads(points: int, each: int, device: Device) -> int:
@@ -309,21 +300,26 @@ def _rows(kernel: Kernel, device: Device) -> BlockPlan:
 def _of_long_rows(kernel: Kernel, device: Device) -> tuple[int, int]:
     """Points that a program takes at once of a row that it walks in loops, and its threads.
 
-    With twice the threads half as many rows are under way: what a second loop reads again is still in the cache, and
-    the last rows end together. Those that compare places, or scan, take more points each instead, as what they do
-    for each block of points is what takes long; a sum of exponentials takes both. Not so a variance in one loop, or
-    what is much for each point, whose threads would have too few registers.
+    With twice the threads half as many rows are under way: the last ones end together, and what a second loop reads
+    again is still in the cache. Those that compare places, scan or sum exponentials take more points each instead, as
+    what they do for each block of points is what takes long. Not so a variance in one loop, nor what is much for each
+    point, whose threads would have too few registers; and nothing where many of the points would lie past the end.
     """
     points, most = device.loop_points, device.max_warps * device.warp
-    twice = min(2 * most, _MOST_THREADS)
     loops, stored = len(roots_of_loops(kernel)), any(store.space == "inner" for store in kernel.stores)
+    deep = any(node.op == "scan" for node in kernel.nodes) or (loops > 1 and any(n.op == "exp" for n in kernel.inner))
     few = sum([node.op == "load" for node in kernel.inner]) <= _FEW
     few = few and all(node.dtype != "f64" for node in kernel.inner)
-    if _positions(kernel) or any(node.op == "scan" for node in kernel.nodes):
-        return 2 * points, most
-    if few and loops > 1 and any(node.op == "exp" for node in kernel.inner):
-        return 4 * points, twice
-    return (2 * points, twice) if few and loops == 1 + stored else (points, most)
+    length = hint(kernel.reduce_numel)
+    if -(-length // (2 * points)) * 2 > PADDING * -(-length // points):
+        return points, most
+    if _positions(kernel) or (few and deep):
+        fewer = _stages(kernel, 2 * points, device) < _stages(kernel, points, device)
+        return (points, most) if fewer else (2 * points, most)
+    again = device.programs * _row_bytes(kernel) > device.cache_bytes
+    if few and loops == 1 + stored and (again or not stored):
+        return 2 * points, min(2 * most, _MOST_THREADS)
+    return points, most
 
 
 def _of_rows(kernel: Kernel, r: int, reduced: int, device: Device) -> tuple[int, int]:
