@@ -238,6 +238,15 @@ class Policy:
         for first, places in variant.places.items():
             variant.places[first] = [place for place in places if place.intact]
 
+    def _forget_unused(self, variant: Variant, again: set[int]) -> None:
+        """Let go of places that no recording has any more, but for those `again` that the next one may have: what
+        operators make lies in memory of one recording.
+        """
+        used = {id(place) for recording in variant.recordings for place in recording.places}
+        for first, places in variant.places.items():
+            if first not in again:
+                variant.places[first] = [place for place in places if id(place) in used]
+
     def _drop(self, variant: Variant, recording: Recording) -> None:
         variant.recordings.remove(recording)
         self.recordings.remove(recording)
@@ -307,10 +316,11 @@ class Policy:
 
     def _slots(self, variant: Variant, inputs: Sequence[Any]) -> list[Slot] | None:
         """Allocations with a place: one that is idle, or none yet."""
+        slots = self.facts.slots(inputs) if self.facts.slots is not None else []
+        self._forget_unused(variant, {slot.first for slot in slots})
         if self.facts.slots is None:
             return None
         by_first = {first: next((p for p in places if p.idle), None) for first, places in variant.places.items()}
-        slots = self.facts.slots(inputs)
         free = [by_first.get(slot.first) if slot.first not in variant.fresh else None for slot in slots]
         return [slot.at(place) for slot, place in zip(slots, free, strict=True)]
 

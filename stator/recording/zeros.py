@@ -16,7 +16,6 @@ import torch
 
 from stator import targets
 from stator._native import storage_of
-from stator.base.device import kind_of
 from stator.plan import ir
 from stator.plan.places import written_inputs
 from stator.sizes.strides import span
@@ -33,9 +32,8 @@ class _Zeros:
 
     __slots__ = ("__weakref__", "memory")
 
-    def __init__(self, nbytes: int, device: torch.device) -> None:
-        with torch.inference_mode(False):
-            self.memory = torch.zeros(nbytes, dtype=torch.uint8, device=device)
+    def __init__(self, memory: torch.Tensor) -> None:
+        self.memory = memory
 
     def tensor(self, form: Form) -> torch.Tensor:
         """A tensor in it."""
@@ -52,12 +50,11 @@ _zeros: WeakValueDictionary[tuple[int, int, int], _Zeros] = WeakValueDictionary(
 class Lender:
     """Lends zeros to one backward graph, whose inputs from number `first` on are tangents."""
 
-    __slots__ = ("_held", "_number", "_recorder", "_storages", "_stream", "_tensors", "_unlent", "device")
+    __slots__ = ("_held", "_number", "_recorder", "_storages", "_stream", "_tensors", "_unlent")
 
     def __init__(self, plan: ir.Plan, first: int, recorder: Recorder) -> None:
         toolchain = targets.toolchain(plan.device)
         self._recorder, self._number = recorder, toolchain.number(plan.device)
-        self.device = torch.device(kind_of(plan.device), self._number)
         self._stream: Callable[[int], int] = toolchain.current_stream
         self._unlent = {number - first for number in written_inputs(plan)}
         self._held: dict[int, _Zeros] = {}
@@ -87,7 +84,8 @@ class Lender:
         key = id(self._recorder), self._number, stream
         found = _zeros.get(key)
         if found is None or found.memory.numel() < nbytes:
-            found = _zeros[key] = _Zeros(nbytes, self.device)
+            with torch.inference_mode(False):
+                found = _zeros[key] = _Zeros(self._recorder.zeros(self._number, nbytes))
         self._held[stream] = found
         self._storages.add(storage_of(found.memory))
         return found

@@ -133,6 +133,9 @@ class Recorder(Protocol):
     def release(self, number: int) -> None:
         """Gives back what the allocator of a device keeps that nobody has."""
 
+    def zeros(self, number: int, nbytes: int) -> Any:
+        """So many bytes of a device that are zero, as a tensor that nobody may write to."""
+
     def capture(
         self,
         side: Any,

@@ -17,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 import stator
 from stator.base import announce
 from stator.base.errors import FallbackWarning, RecordingWarning
+from stator.recording import lanes
 from tests.recording.conftest import Machine
 from tests.recording.programs import Count, Kept, close, in_threads, mlp, steps, twins
 
@@ -254,6 +255,42 @@ def test_recordings_that_draw_take_turns(machine: Machine, recordings: Count) ->
             torch.testing.assert_close(found, fn(x), atol=2e-2, rtol=2e-2)
     assert recordings() >= 2
     assert torch.rand(3, device=machine.device).isfinite().all(), "the generator is nobody's"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_recording_does_not_touch_the_numbers_of_others(machine: Machine, late: bool) -> None:
+    """Beginning a capture writes where PyTorch's generator goes on, which all graphs that draw read: those that are
+    still under way, and later the one that was captured (`late`: what is queued beside comes late).
+    """
+    wide = torch.randn(4096, 4096, device="cuda") / 64
+
+    def slow(x: Tensor) -> Tensor:
+        y = x
+        for _ in range(24):
+            y = y @ wide
+        return F.dropout(torch.ones_like(x) + 0 * y, 0.5)
+
+    def quick(x: Tensor) -> Tensor:
+        return F.dropout(x, 0.25) + torch.rand_like(x)
+
+    functions = (quick, slow) if late else (slow, quick)
+    first, second = (machine.compile(fn, options={"eager_random": True}) for fn in functions)
+    x = torch.randn(4096, 4096, device="cuda")
+    with torch.no_grad():
+        for _ in range(3):
+            first(x)
+        second(x)
+        torch.cuda.synchronize()
+        if late:
+            for lane in list(lanes._lanes.values()):
+                with torch.cuda.stream(lane.side):
+                    torch.cuda._sleep(50_000_000)
+        runs = []
+        for called in ((first, second), functions):
+            torch.manual_seed(5)
+            torch.rand(64, device="cuda")
+            runs.append([fn(x) for fn in called])
+        close(*runs)
 
 
 def test_several_devices(machine: Machine) -> None:

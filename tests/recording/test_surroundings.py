@@ -18,6 +18,7 @@ from torch.nn import functional as F
 import stator
 from stator import targets
 from stator.base.errors import WithoutEffect
+from stator.recording.policy import Policy
 from tests.recording.conftest import Machine
 from tests.recording.fake import Recorder
 from tests.recording.programs import Count, Kept, close, detached, mlp, run, twins
@@ -387,3 +388,26 @@ def test_settings_of_the_allocator(settings: str) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.stdout.split()[-1:] == ["right"], done.stderr
     assert "'cudagraphs' has no effect: PyTorch's allocator" in done.stderr
+
+
+def test_memory_of_operators_goes_with_its_recording(machine: Machine) -> None:
+    """What they make lies in memory of one recording, which no later one can have."""
+    w = machine.randn(4, 3, 3, 3)
+
+    def fn(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = F.conv2d(x, w)
+        return y, y.relu()
+
+    compiled = machine.compile(fn)
+    with torch.no_grad():
+        x = machine.randn(2, 3, 8, 8)
+        for _ in range(3):
+            close(compiled(x), fn(x))
+        for _ in range(4):  # the input moves: it is recorded anew, and copied from then on
+            y = machine.randn(2, 3, 8, 8)
+            close(compiled(y), fn(y))
+    found = [item for item in gc.get_objects() if type(item) is Policy and item.recordings]
+    assert len(found) == 1
+    for variant in found[0]._by_key.values():
+        used = {place.storage for recording in variant.recordings for place in recording.places}
+        assert {place.storage for places in variant.places.values() for place in places} <= used

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,6 +159,13 @@ def release(number: int) -> None:
         torch.cuda.empty_cache()
 
 
+def zeros(number: int, nbytes: int) -> torch.Tensor:
+    """Bytes that are zero, behind what is queued on the current stream."""
+    import torch
+
+    return torch.zeros(nbytes, dtype=torch.uint8, device=torch.device(KIND, number))
+
+
 class Graph:
     """What was captured: the graph, of which steps are known, and what is launched of it."""
 
@@ -199,7 +206,8 @@ def capture(
     number = side.device_index
     capturing = _capturing_with_numbers if random else _capturing
     pairs: list[Pair] = list(before)
-    with torch.cuda.stream(side), collector.stopped():  # what is collected may wait for the device
+    around = _in_order(side) if random else nullcontext()
+    with around, torch.cuda.stream(side), collector.stopped():  # what is collected may wait for the device
         torch._C._cuda_clearCublasWorkspaces()
         with torch.cuda.use_mem_pool(pool, number):
             torch.cuda.current_blas_handle()  # a thread's first one cannot be made later, either
@@ -213,6 +221,22 @@ def capture(
         finally:
             torch._C._cuda_clearCublasWorkspaces()
     return graph, results, _steps(graph, pairs)
+
+
+@contextmanager
+def _in_order(side: torch.cuda.Stream) -> Iterator[None]:
+    """What is queued on this stream in here comes behind what is queued on the current one, and before what will be.
+
+    Where PyTorch begins a capture, it writes the number from which its generator goes on, which all graphs read.
+    """
+    import torch
+
+    current = torch.cuda.current_stream(side.device_index)
+    side.wait_stream(current)
+    try:
+        yield
+    finally:
+        current.wait_stream(side)
 
 
 @contextmanager
