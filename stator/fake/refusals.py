@@ -15,6 +15,7 @@ refused where an operator writes to memory that another operand shares.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -180,12 +181,13 @@ def _other_kinds(
 
 
 def _with_plain_numbers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
-    """The arguments with 1 for numbers of other types (`x - True`, `x < 1j`, a float), if there are any."""
+    """The arguments with 1 for numbers of other types (`x - True`, `x < 1j`, `n & 1.5`), if there are any."""
     parameters = func._schema.arguments
     numbers = {p.name for p in parameters if str(p.type) in _NUMBERS}
 
     def plain(name: str, arg: Any) -> Any:
-        return 1 if isinstance(arg, bool | float | complex | torch.SymFloat) and name in numbers else arg
+        other = isinstance(arg, bool | complex | torch.SymFloat) or (isinstance(arg, float) and math.isfinite(arg))
+        return 1 if other and name in numbers else arg
 
     others = tuple([plain(p.name, arg) for p, arg in zip(parameters, args, strict=False)])
     named = {name: plain(name, arg) for name, arg in kwargs.items()}

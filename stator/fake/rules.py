@@ -3,7 +3,6 @@
 PyTorch's meta kernels of elementwise operators are Python: about 100 µs a call, and the first call imports most of its
 compiler (one second). A rule costs a few µs. Each rule takes the operator's arguments and gives the fake of the result,
 or NotImplemented where it would have to guess; then the meta kernel decides, and reports wrong shapes.
-
 Neighbours: `execute.py` owns the table; `layout.py` has promotion and strides; other `rules_*.py` have views,
 reductions and layers.
 """

@@ -28,7 +28,10 @@ def _overload(target: str) -> Any:
     namespace, name, overload = target.split(".")
     if namespace == WRITTEN:
         return _Written(target)
-    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+    held = getattr(getattr(torch.ops, namespace), name)
+    if getattr(held, "_qualified_op_name", None) != f"{namespace}::{name}":  # a program has put something else there
+        held = getattr(torch._ops._OpNamespace(namespace), name)
+    return getattr(held, overload)
 
 
 class _Written:

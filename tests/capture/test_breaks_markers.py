@@ -120,7 +120,8 @@ def test_a_backend_refuses_one_call() -> None:
     assert len(graphs) == 2
 
 
-def test_layers_are_no_versions() -> None:
+def test_layers_behind_a_break_share_versions() -> None:
+    """The first layer has a version, and those that follow one by what they are made of."""
     layers = torch.nn.ModuleList(torch.nn.Linear(3, 3) for _ in range(12))
 
     def fn(x: torch.Tensor) -> torch.Tensor:
@@ -136,7 +137,7 @@ def test_layers_are_no_versions() -> None:
     assert len(caught) == 1
     before = backend.graphs
     torch.testing.assert_close(compiled(X + 1), fn(X + 1))
-    assert backend.graphs == before == 12
+    assert backend.graphs == before <= 3
 
 
 class Clipped(torch.autograd.Function):

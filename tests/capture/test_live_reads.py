@@ -116,7 +116,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "the layout of a guarded class: which builtin its instances are made of cannot change": (
         "opcodes/match.py:_has_flag", "opcodes/match.py:_class_attributes", "values/base.py:Object.set_attr",
-        "values/python/constant.py:ConstantValue.call", "values/python/constant.py:ConstantValue.reconstruct",
+        "values/python/constant.py:ConstantValue.reconstruct",
         "values/instances.py:new_object", "values/python/objects/new.py:has_operators",
         "values/python/containers/mapping.py:DictValue.set_attr",
         "values/python/containers/mapping.py:DictValue.write_back",

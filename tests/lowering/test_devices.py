@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Machine:
     def __init__(self, made: Schedule, inputs: Sequence[Tensor], folder: Path) -> None:
         self.made = made
         self.memory = tiled.memory_of(made, inputs, HOST)
-        source = triton.emit(made.kernels, typical("cuda", 2), made.names)
+        source = triton.emit(made.kernels, replace(typical("cuda", 2), overlaps=False), made.names)
         self.launch = tiled.launcher(source, made.names, folder, HOST) if made.kernels else None
         self.names = dict(zip(made.kernels, made.names, strict=True))
 

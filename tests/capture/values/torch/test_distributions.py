@@ -38,6 +38,12 @@ DISTRIBUTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments are checked, which torch.compile switches off for the whole process."""
+    monkeypatch.setattr(d.Distribution, "_validate_args", True)
+
+
 def outcome(function: Any) -> list[Any]:
     torch.manual_seed(3)
     x = torch.randn(4, 3, requires_grad=True)
