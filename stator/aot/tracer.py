@@ -46,6 +46,13 @@ Action = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 #: Overload → (tracer, *args, **kwargs) → result; for what is not described by the schema.
 SPECIAL = Table("special meaning")
 
+#: Operators that are traced as steps: which those are, and their steps.
+_IN_STEPS: tuple[tuple[Callable[[Any], bool], Action], ...] = (
+    (is_foreach, run_foreach),
+    (is_fused, run_fused),
+    (is_scaling, run_scaling),
+)
+
 #: Composite overloads that stay whole: taken apart, a number in them would become a tensor.
 WHOLE = {aten.where.ScalarSelf, aten.where.ScalarOther}
 
@@ -190,14 +197,11 @@ class Tracer(FakeMode):
         plan = plan_of(func)
         if func in self.random_operators:
             return self._random
-        if is_scaling(func):
-            return self._scaling
+        steps = next((run for applies, run in _IN_STEPS if applies(func)), None)
+        if steps is not None:
+            return partial(self._in_steps, steps)
         if plan.written is not None:
             return self._in_place
-        if is_foreach(func):
-            return self._foreach
-        if is_fused(func):
-            return self._fused
         if any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments):
             return self._written
         if func not in WHOLE and func._can_decompose():
@@ -281,17 +285,9 @@ class Tracer(FakeMode):
             self._composed -= has_kernel
         return self._laid_out(out, func, args, kwargs) if self._depth == 0 and func in RULES else out
 
-    def _foreach(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _in_steps(self, run: Action, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self:
-            return run_foreach(func, args, dict(kwargs))
-
-    def _fused(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        with self:
-            run_fused(func, args, dict(kwargs))
-
-    def _scaling(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with self:
-            return run_scaling(func, args, kwargs)
+            return run(func, args, dict(kwargs))
 
     def _random(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """By the functional form; without one eager's kernel draws when the graph runs, and checks its operands."""
