@@ -2,10 +2,10 @@
 
 A backward graph is compiled for all tangents. Where none comes (a model's logits beside its loss), it reads zeros, and
 a recording wants to find them where they were: made anew at each call they would be filled, and copied, as large as
-they are. So all graphs of a stream read one memory of zeros, as large as the largest, which the device maps from a small
-piece again and again, unless a recording copies a tangent that is zeros at some calls: copies do not take both kinds of
-memory. Nobody may write it: a tangent that a plan writes is not lent, and a gradient that lies in it becomes the caller's
-own.
+they are. So all graphs of a stream read one memory of zeros, as large as the largest. The device maps it from a small
+piece, again and again, but for graphs of which a recording copies a tangent that is zeros at some calls: a copy takes
+one kind of memory only. Nobody may write it: a tangent that a plan writes is not lent, and a gradient that lies in it
+becomes the caller's own.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Lender:
         """
         if not wanted or self._recorder.is_capturing(self._number):
             return {}
-        kind = self._stream(self._number), not any([policy.mixed for policy in self._policies])
+        kind = self._stream(self._number), not any(policy.mixed for policy in self._policies)
         lent = {number: form for number, form in wanted.items() if number not in self._unlent}
         unknown = [form for form in lent.values() if (*kind, form) not in self._tensors]
         if unknown:

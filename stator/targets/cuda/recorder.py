@@ -163,7 +163,7 @@ def release(number: int) -> None:
 def zeros(number: int, nbytes: int, mapped: bool) -> torch.Tensor:
     """Bytes that are zero, behind what is queued on the current stream.
 
-    Where they are `mapped`, one piece of memory, of 2 MiB, is seen again and again, side by side, however many they are.
+    Where they are `mapped`, they take one piece of memory, of 2 MiB, which is there again and again, side by side.
     """
     import torch
 
