@@ -41,7 +41,8 @@ static PyObject *call_inputs(const Recorded *self, PyObject *inputs) {
     if (recording != NULL) {
         result = recording_replay(recording, inputs);
         Py_DECREF(recording);
-        return result;
+        if (result != Py_None) return result;
+        Py_DECREF(result);
     }
     PyObject *number = PyLong_FromVoidPtr(stream);
     result = number ? PyObject_CallFunctionObjArgs(self->decide, inputs, number, NULL) : NULL;

@@ -65,6 +65,7 @@ typedef struct {
     Result *results;
     Copy *copies;
     bool running; /* a replay is under way, which may let other threads go on */
+    bool refused; /* the driver did not have a copy begin where an input was: its memory is of another kind */
 } Recording;
 
 /* -- whether it fits ---------------------------------------------------------------------------------- */
@@ -113,15 +114,20 @@ static int refused(int status, const char *where) {
     return status != 0 ? -1 : 0;
 }
 
-enum { DEVICE_MEMORY = 2 };
+enum { DEVICE_MEMORY = 2, INVALID_VALUE = 1 };
 
-static int set_copy(const Recording *self, void *node, const void *to, const void *from, int64_t nbytes) {
+static int try_copy(const Recording *self, void *node, const void *to, const void *from, int64_t nbytes) {
     DriverCopy copy = {.from_type = DEVICE_MEMORY, .from = (uint64_t)(uintptr_t)from, .to_type = DEVICE_MEMORY,
                        .to = (uint64_t)(uintptr_t)to, .width = (size_t)nbytes, .height = 1, .depth = 1};
-    return refused(self->driver.set_copy(self->executable, node, &copy, self->context), "a copy was moved");
+    return self->driver.set_copy(self->executable, node, &copy, self->context);
 }
 
-/* Tells the steps that copy inputs where these are. */
+static int set_copy(const Recording *self, void *node, const void *to, const void *from, int64_t nbytes) {
+    return refused(try_copy(self, node, to, from, nbytes), "a copy was moved");
+}
+
+/* Tells the steps that copy inputs where these are; -1 with an exception, or without one where an input's memory is of
+ * another kind than what the step was made with (mapped, for example): the recording does not take such calls. */
 static int set_inputs(Recording *self, PyObject *inputs) {
     for (Py_ssize_t i = 0; i < self->input_count; i++) {
         Input *input = &self->inputs[i];
@@ -129,8 +135,10 @@ static int set_inputs(Recording *self, PyObject *inputs) {
         void *data = tensor_begin(PyList_GET_ITEM(inputs, i), input->item);
         if (data == input->from) continue;
         input->from = NULL; /* unless all of it succeeds */
-        if (set_copy(self, input->node, input->address, data, input->number) < 0) return -1;
-        if (input->back && set_copy(self, input->back, data, input->address, input->number) < 0) return -1;
+        int status = try_copy(self, input->node, input->address, data, input->number);
+        if (status == 0 && input->back) status = try_copy(self, input->back, data, input->address, input->number);
+        self->refused = self->refused || status == INVALID_VALUE;
+        if (status == INVALID_VALUE || refused(status, "a copy was moved") < 0) return -1;
         input->from = data;
     }
     return 0;
@@ -267,7 +275,8 @@ PyObject *recording_replay(PyObject *recording, PyObject *inputs) {
     claim(self, true);
     PyObject *results = replay(self, inputs);
     claim(self, false);
-    if (results != NULL && PyList_SetSlice(inputs, 0, PyList_GET_SIZE(inputs), NULL) < 0) Py_CLEAR(results);
+    if (results == NULL && self->refused && !PyErr_Occurred()) results = Py_NewRef(Py_None);
+    else if (results != NULL && PyList_SetSlice(inputs, 0, PyList_GET_SIZE(inputs), NULL) < 0) Py_CLEAR(results);
     Py_DECREF(self);
     return results;
 }
@@ -472,6 +481,11 @@ static PyObject *get_idle(PyObject *self, void *ignored) {
     return PyBool_FromLong(recording_idle(self));
 }
 
+static PyObject *get_refused(PyObject *self, void *ignored) {
+    (void)ignored;
+    return PyBool_FromLong(((Recording *)self)->refused);
+}
+
 static PyObject *get_places(PyObject *self, void *ignored) {
     (void)ignored;
     return Py_NewRef(((Recording *)self)->places);
@@ -502,7 +516,8 @@ static PyObject *call_mismatches(PyObject *object, PyObject *inputs) {
     return found;
 }
 
-/* replay(inputs): what the call gives, and the list is emptied; None where it does not fit, or somebody has results. */
+/* replay(inputs): what the call gives, and the list is emptied; None where it does not fit, somebody has results, or the
+ * driver has refused. */
 static PyObject *call_replay(PyObject *object, PyObject *inputs) {
     Recording *self = (Recording *)object;
     if (!PyList_Check(inputs)) {
@@ -516,6 +531,7 @@ static PyObject *call_replay(PyObject *object, PyObject *inputs) {
 static PyGetSetDef recording_properties[] = {
     {"idle", get_idle, NULL, "whether nobody has what the last call gave", NULL},
     {"places", get_places, NULL, "the memory that it gives out", NULL},
+    {"refused", get_refused, NULL, "whether the driver did not copy an input from where it was", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -71,7 +71,8 @@ extern PyTypeObject Recording_Type;
 bool recording_fits(PyObject *recording, PyObject *inputs, const void *stream);
 /* Whether nobody has what the last call gave. */
 bool recording_idle(PyObject *recording);
-/* Replays a recording that fits and is idle, on its stream: what the call gives. Empties the list. */
+/* Replays a recording that fits and is idle, on its stream: what the call gives, and empties the list. None, with the list
+ * as it was, where the driver refuses to copy an input from where it is. */
 PyObject *recording_replay(PyObject *recording, PyObject *inputs);
 
 /* -- recorded.c --------------------------------------------------------------------------------------- */

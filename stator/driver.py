@@ -117,7 +117,9 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
         forward = freeze(forward, prologue, found.metadata.frozen, attributes, type(gm).__name__)
     elif options.freezing and found.metadata.has_backward:
         options.announce(WithoutEffect(_TRAINING))
-    lender = lender_of(found.backward, len(found.metadata.saved)) if options.cudagraphs and found.backward else None
+    lender = None
+    if options.cudagraphs and found.backward is not None and backward is not None:
+        lender = lender_of(found.backward, len(found.metadata.saved), backward)
     return bind(found.metadata, forward, backward, attributes, gm, lender)
 
 

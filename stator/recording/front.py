@@ -60,12 +60,14 @@ def record_plan(artifact: GraphArtifact, options: Options) -> Call:
     return made if made is not None else call
 
 
-def lender_of(backward: GraphArtifact, first: int) -> Lender | None:
-    """What lends zeros to a backward graph that is recorded, whose tangents begin with this input."""
+def lender_of(backward: GraphArtifact, first: int, call: Call) -> Lender | None:
+    """What lends zeros to a backward graph whose tangents begin with this input; `call` is what runs it, recorded."""
     recorder = targets.recorder(backward.plan.device)
     if recorder is None or recorder.refusal():
         return None
-    return Lender(backward.plan, first, recorder)
+    calls = call.calls if isinstance(call, PartsInOrder) else (call,)
+    policies = [item.decide.__self__ for item in calls if isinstance(item, Recorded)]  # type: ignore[attr-defined]
+    return Lender(backward.plan, first, recorder, policies)
 
 
 def _is_refused(recorder: Recorder, options: Options) -> bool:

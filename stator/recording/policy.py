@@ -84,7 +84,19 @@ class Policy:
     `retry(error)`: told what recording raised, it may give what runs the graph from then on.
     """
 
-    __slots__ = ("_by_key", "call", "facts", "number", "options", "recorder", "recordings", "retry", "settled", "told")
+    __slots__ = (
+        "_by_key",
+        "call",
+        "facts",
+        "mixed",
+        "number",
+        "options",
+        "recorder",
+        "recordings",
+        "retry",
+        "settled",
+        "told",
+    )
 
     def __init__(
         self,
@@ -97,6 +109,8 @@ class Policy:
     ) -> None:
         self.call, self.facts, self.recorder, self.number, self.options = call, facts, recorder, number, options
         self.retry = retry
+        #: Whether inputs have been in memory of several kinds.
+        self.mixed = False
         #: Whether nothing is decided any more: no call is recorded, or `call` is parts, which are so by themselves.
         self.settled = False
         self.recordings: list[Recording] = []
@@ -117,7 +131,18 @@ class Policy:
         finally:
             variant.lane.lock.release()
         results = recording.replay(inputs) if recording is not None else None
+        if recording is not None and recording.refused:
+            self._give_up(variant, recording)
         return self.call(inputs) if results is None else results
+
+    def _give_up(self, variant: Variant, recording: Recording) -> None:
+        """A recording copies an input from memory of one kind only."""
+        self.mixed = True
+        if recording in variant.recordings:
+            self._drop(variant, recording)
+        variant.failures += 1
+        if variant.failures >= TRIES:
+            self._refuse(variant, "an input lies in mapped memory at some calls, and elsewhere at others")
 
     # -- variants
 

@@ -2,8 +2,10 @@
 
 A backward graph is compiled for all tangents. Where none comes (a model's logits beside its loss), it reads zeros, and
 a recording wants to find them where they were: made anew at each call they would be filled, and copied, as large as
-they are. So all graphs of a stream read one memory of zeros, as large as the largest. Nobody may write it: a tangent
-that a plan writes is not lent, and a gradient that lies in it becomes the caller's own.
+they are. So all graphs of a stream read one memory of zeros, as large as the largest. The device maps it from a small
+piece, again and again, but for graphs of which a recording copies a tangent that is zeros at some calls: a copy takes
+one kind of memory only. Nobody may write it: a tangent that a plan writes is not lent, and a gradient that lies in it
+becomes the caller's own.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from stator import targets
 from stator._native import storage_of
 from stator.plan import ir
 from stator.plan.places import written_inputs
+from stator.recording.policy import Policy
 from stator.sizes.strides import span
 from stator.targets import Recorder
 
@@ -43,22 +46,23 @@ class _Zeros:
             return made.set_(self.memory.untyped_storage(), 0, size, stride)
 
 
-#: By recorder, device and stream: what is written on a stream is there for what is queued on it later.
-_zeros: WeakValueDictionary[tuple[int, int, int], _Zeros] = WeakValueDictionary()
+#: By recorder, device, stream and whether it is mapped; what is written on a stream is there for what is queued later.
+_zeros: WeakValueDictionary[tuple[int, int, int, bool], _Zeros] = WeakValueDictionary()
 
 
 class Lender:
     """Lends zeros to one backward graph, whose inputs from number `first` on are tangents."""
 
-    __slots__ = ("_held", "_number", "_recorder", "_storages", "_stream", "_tensors", "_unlent")
+    __slots__ = ("_held", "_number", "_policies", "_recorder", "_storages", "_stream", "_tensors", "_unlent")
 
-    def __init__(self, plan: ir.Plan, first: int, recorder: Recorder) -> None:
+    def __init__(self, plan: ir.Plan, first: int, recorder: Recorder, policies: Sequence[Policy]) -> None:
         toolchain = targets.toolchain(plan.device)
         self._recorder, self._number = recorder, toolchain.number(plan.device)
         self._stream: Callable[[int], int] = toolchain.current_stream
         self._unlent = {number - first for number in written_inputs(plan)}
-        self._held: dict[int, _Zeros] = {}
-        self._tensors: dict[tuple[int, Form], torch.Tensor] = {}
+        self._policies = policies
+        self._held: dict[tuple[int, bool], _Zeros] = {}
+        self._tensors: dict[tuple[int, bool, Form], torch.Tensor] = {}
         #: The storages that were lent.
         self._storages: set[int] = set()
 
@@ -69,24 +73,24 @@ class Lender:
         """
         if not wanted or self._recorder.is_capturing(self._number):
             return {}
-        stream = self._stream(self._number)
+        kind = self._stream(self._number), not any(policy.mixed for policy in self._policies)
         lent = {number: form for number, form in wanted.items() if number not in self._unlent}
-        unknown = [form for form in lent.values() if (stream, form) not in self._tensors]
+        unknown = [form for form in lent.values() if (*kind, form) not in self._tensors]
         if unknown:
-            zeros = self._memory(stream, max(span(size, stride) * dtype.itemsize for size, stride, dtype in unknown))
+            zeros = self._memory(*kind, max(span(size, stride) * dtype.itemsize for size, stride, dtype in unknown))
             if len(self._tensors) + len(unknown) > _MOST:
                 self._tensors.clear()
                 unknown = list(lent.values())
-            self._tensors.update({(stream, form): zeros.tensor(form) for form in unknown})
-        return {number: self._tensors[stream, form] for number, form in lent.items()}
+            self._tensors.update({(*kind, form): zeros.tensor(form) for form in unknown})
+        return {number: self._tensors[*kind, form] for number, form in lent.items()}
 
-    def _memory(self, stream: int, nbytes: int) -> _Zeros:
-        key = id(self._recorder), self._number, stream
+    def _memory(self, stream: int, mapped: bool, nbytes: int) -> _Zeros:
+        key = id(self._recorder), self._number, stream, mapped
         found = _zeros.get(key)
         if found is None or found.memory.numel() < nbytes:
             with torch.inference_mode(False):
-                found = _zeros[key] = _Zeros(self._recorder.zeros(self._number, nbytes))
-        self._held[stream] = found
+                found = _zeros[key] = _Zeros(self._recorder.zeros(self._number, nbytes, mapped))
+        self._held[stream, mapped] = found
         self._storages.add(storage_of(found.memory))
         return found
 

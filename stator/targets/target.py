@@ -133,8 +133,10 @@ class Recorder(Protocol):
     def release(self, number: int) -> None:
         """Gives back what the allocator of a device keeps that nobody has."""
 
-    def zeros(self, number: int, nbytes: int) -> Any:
-        """So many bytes of a device that are zero, as a tensor that nobody may write to."""
+    def zeros(self, number: int, nbytes: int, mapped: bool) -> Any:
+        """So many bytes of a device that are zero, as a tensor that nobody may write to. They may be `mapped` from less
+        memory: then a copy that a capture has cannot be told to begin there, if it began elsewhere, or the other way.
+        """
 
     def capture(
         self,

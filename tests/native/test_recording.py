@@ -302,3 +302,16 @@ def test_the_graph_runs_while_somebody_captures() -> None:
 def test_a_call_takes_a_list(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match="takes a list"):
         Calls().recorded(*arguments)
+
+
+def test_an_input_in_memory_of_another_kind() -> None:
+    """A copy that begins in memory of one kind is not moved to another one: the call is not the recording's."""
+    doubling = Doubling(copied=True)
+    other = doubling.fake.zeros(0, 16, True).view(torch.float32)
+    inputs = [other]
+    assert doubling.recording.replay(inputs) is None and doubling.recording.refused
+    assert inputs == [other] or inputs[0] is other, "the list is as it was"
+    assert doubling.recording.idle and doubling.fake.launches == 0
+    again = torch.randn(4)
+    (result,) = doubling.recording.replay([again])
+    assert torch.equal(result, again * 2)

@@ -96,6 +96,7 @@ class Recorder:
     awaited: list[object] = field(default_factory=list)
     recording: bool = False  # while a call is being captured
     status: int = 0
+    mapped: list[torch.Tensor] = field(default_factory=list)  # memory that copies begin in always, or never
 
     def __post_init__(self) -> None:
         self.held = (
@@ -127,6 +128,8 @@ class Recorder:
         source, to, nbytes = [ctypes.c_uint64.from_address(told + place).value for place in (FROM, TO, WIDTH)]
         graph = self.graphs[executable]
         assert graph.copies[step][2] == nbytes and context == CONTEXT
+        if self._is_mapped(source) != self._is_mapped(graph.copies[step][1]):
+            return 1
         graph.copies[step] = to, source, nbytes
         return 0
 
@@ -174,8 +177,14 @@ class Recorder:
     def release(self, number: int) -> None:
         self.released += 1
 
-    def zeros(self, number: int, nbytes: int) -> torch.Tensor:
-        return torch.zeros(nbytes, dtype=torch.uint8)
+    def zeros(self, number: int, nbytes: int, mapped: bool) -> torch.Tensor:
+        made = torch.zeros(nbytes, dtype=torch.uint8)
+        if mapped:
+            self.mapped.append(made)
+        return made
+
+    def _is_mapped(self, address: int) -> bool:
+        return any(item.data_ptr() <= address < item.data_ptr() + item.numel() for item in self.mapped)
 
     def new_pool(self, number: int) -> object:
         return object()

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 import stator
 from stator import targets
-from stator.base.errors import WithoutEffect
+from stator.base.errors import RecordingWarning, WithoutEffect
 from stator.recording.policy import Policy
 from tests.recording.conftest import Machine
 from tests.recording.fake import Recorder
@@ -414,3 +414,17 @@ def test_memory_of_operators_goes_with_its_recording(machine: Machine) -> None:
     for variant in found[0]._by_key.values():
         used = {place.storage for recording in variant.recordings for place in recording.places}
         assert {place.storage for places in variant.places.values() for place in places} <= used
+
+
+def test_inputs_in_memory_of_several_kinds(machine: Machine) -> None:
+    """Steps that copy take one kind only, so calls with others run as they are; in the end all do, which is told."""
+    if machine.fake is None:
+        pytest.skip("what is mapped by a device is in test_zeros.py")
+    compiled = machine.compile(lambda x: (x * 2).sin(), strict=False)
+    kept = Kept()
+    mapped = machine.fake.zeros(0, 64, True).view(torch.float32)
+    with pytest.warns(RecordingWarning, match="mapped"):
+        for i in range(24):
+            x = mapped.fill_(i) if i % 3 == 2 else machine.randn(16)
+            kept.take(compiled(x), (x * 2).sin())
+    kept.check()

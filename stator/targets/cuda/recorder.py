@@ -13,6 +13,7 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -160,11 +161,89 @@ def release(number: int) -> None:
         torch.cuda.empty_cache()
 
 
-def zeros(number: int, nbytes: int) -> torch.Tensor:
-    """Bytes that are zero, behind what is queued on the current stream."""
+def zeros(number: int, nbytes: int, mapped: bool) -> torch.Tensor:
+    """Bytes that are zero, behind what is queued on the current stream.
+
+    Where they are `mapped`, they take one piece of memory, of 2 MiB, which is there again and again, side by side.
+    """
     import torch
 
-    return torch.zeros(nbytes, dtype=torch.uint8, device=torch.device(KIND, number))
+    with torch.cuda.device(number):
+        stream = torch.cuda.current_stream()
+        stream.query()  # makes the context, where nothing was done on the device yet
+        able = ctypes.c_int()
+        _check(_cuda().cuDeviceGetAttribute(ctypes.byref(able), _CAN_MAP, number), "asking for an attribute")
+        if not mapped or not able.value:
+            return torch.zeros(nbytes, dtype=torch.uint8, device=stream.device)
+        known = _zeros.get(number)
+        if known is None or known.nbytes < nbytes:
+            known = _zeros[number] = _map_zeros(number, nbytes, stream.cuda_stream)
+        return torch.as_tensor(known, device=stream.device)
+
+
+class _Location(ctypes.Structure):
+    """Which device memory is of, as the driver describes it."""
+
+    _fields_ = (("type", ctypes.c_int), ("number", ctypes.c_int))
+
+
+class _Allocation(ctypes.Structure):
+    """Memory that is asked for."""
+
+    _fields_ = (
+        *(("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", _Location), ("metadata", ctypes.c_void_p)),
+        *(("compression", ctypes.c_ubyte), ("direct", ctypes.c_ubyte), ("usage", ctypes.c_ushort)),
+        ("reserved", ctypes.c_ubyte * 4),
+    )
+
+
+class _Access(ctypes.Structure):
+    """Who may do what with mapped memory."""
+
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+@dataclass(frozen=True, slots=True)
+class _Zeros:
+    """Addresses behind which there are zeros. They stay: calls that read them may be under way whenever one looks."""
+
+    address: int
+    nbytes: int
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+
+#: The most zeros of each device.
+_zeros: dict[int, _Zeros] = {}
+#: Of a device: it can map memory.
+_CAN_MAP: Final = 102
+#: Of memory: it is on a device and stays there; and it may be read and written.
+_PINNED, _ON_DEVICE, _READ_AND_WRITE = 1, 1, 3
+
+
+def _map_zeros(number: int, nbytes: int, stream: int) -> _Zeros:
+    cuda, location = _cuda(), _Location(_ON_DEVICE, number)
+    asked = _Allocation(type=_PINNED, location=location)
+    piece, handle, base = ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint64()
+    _check(cuda.cuMemGetAllocationGranularity(ctypes.byref(piece), ctypes.byref(asked), 0), "asking for a granularity")
+    size = piece.value
+    count = max(-(-nbytes // size), 1)
+    total = ctypes.c_size_t(count * size)
+    _check(cuda.cuMemCreate(ctypes.byref(handle), piece, ctypes.byref(asked), ctypes.c_uint64(0)), "taking memory")
+    nothing = ctypes.c_uint64(0)
+    status = cuda.cuMemAddressReserve(ctypes.byref(base), total, ctypes.c_size_t(0), nothing, nothing)
+    _check(status, "reserving addresses")
+    for at in range(base.value, base.value + count * size, size):
+        _check(cuda.cuMemMap(ctypes.c_uint64(at), piece, ctypes.c_size_t(0), handle, nothing), "mapping memory")
+    access = _Access(location, _READ_AND_WRITE)
+    _check(cuda.cuMemSetAccess(base, total, ctypes.byref(access), ctypes.c_size_t(1)), "having access to memory")
+    queue = ctypes.c_void_p(stream)
+    _check(cuda.cuMemsetD8Async(base, ctypes.c_ubyte(0), piece, queue), "clearing memory")
+    _check(cuda.cuStreamSynchronize(queue), "waiting for a stream")
+    _check(cuda.cuMemRelease(handle), "giving a handle back")  # what is mapped keeps the memory
+    return _Zeros(base.value, count * size)
 
 
 class Graph:
