@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from stator.base import collector
+from stator.sizes.strides import span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     #: Where a copy goes, and where it comes from.
     Pair = tuple[torch.Tensor, torch.Tensor]
+    #: Size, stride and dtype.
+    Form = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 
 KIND: Final = "cuda"
 _READS = "the host waits for what it computes"
@@ -159,6 +162,44 @@ def release(number: int) -> None:
 
     with torch.cuda.device(number):
         torch.cuda.empty_cache()
+
+
+def empty(number: int, forms: Sequence[Form]) -> list[torch.Tensor]:
+    """New memory for each size, stride and dtype; what is large lies in one piece of the device's memory.
+
+    PyTorch's allocator asks the device for whole 2 MiB for a large request, or for 20 MiB for several of a few MiB, and
+    what such a piece has beyond them is nobody's as long as one of them lives. So it is asked for all of them at once,
+    in a pool that has nothing else, and then makes parts of that.
+    """
+    import torch
+
+    device = torch.device(KIND, number)
+    sizes = [span(size, stride) * dtype.itemsize for size, stride, dtype in forms]
+    total = sum(-(-nbytes // _ALIGNMENT) * _ALIGNMENT for nbytes in sizes if nbytes > _LARGE)
+    pool = _with_piece(number, total) if total > _PIECE else None
+    made = []
+    for (size, stride, dtype), nbytes in zip(forms, sizes, strict=True):
+        with nullcontext() if pool is None or nbytes <= _LARGE else torch.cuda.use_mem_pool(pool, number):
+            made.append(torch.empty_strided(size, stride, dtype=dtype, device=device))
+    return made
+
+
+#: Bytes beyond which a request is large for PyTorch's allocator, beyond which it asks the device for each of them, and
+#: of which it makes all requests multiples.
+_LARGE, _PIECE, _ALIGNMENT = 2**20, 10 * 2**20, 512
+
+
+def _with_piece(number: int, nbytes: int) -> torch.cuda.MemPool | None:
+    """A pool with so many bytes that are free; None where the device has not as many left."""
+    import torch
+
+    pool = new_pool(number)
+    with torch.cuda.use_mem_pool(pool, number):
+        try:
+            torch.empty(nbytes, dtype=torch.uint8, device=torch.device(KIND, number))
+        except torch.OutOfMemoryError:
+            return None
+    return pool
 
 
 def zeros(number: int, nbytes: int, mapped: bool) -> torch.Tensor:
