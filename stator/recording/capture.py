@@ -138,13 +138,13 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 
 def _memory(request: Request, lane: Lane) -> list[torch.Tensor]:
     """A tensor for each allocation that has a place, in it or in memory that is new."""
-    device = torch.device(lane.recorder.KIND, lane.number)
+    slots = request.slots or ()
     with torch.inference_mode(False), torch.no_grad():
+        forms = [(slot.size, slot.stride, slot.dtype) for slot in slots if slot.place is None]
+        new = iter(lane.recorder.empty(lane.number, forms))
         return [
-            slot.place.tensor(slot.dtype, slot.size, slot.stride, 0)
-            if slot.place is not None
-            else torch.empty_strided(slot.size, slot.stride, dtype=slot.dtype, device=device)
-            for slot in request.slots or ()
+            slot.place.tensor(slot.dtype, slot.size, slot.stride, 0) if slot.place is not None else next(new)
+            for slot in slots
         ]
 
 

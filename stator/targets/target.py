@@ -133,6 +133,9 @@ class Recorder(Protocol):
     def release(self, number: int) -> None:
         """Gives back what the allocator of a device keeps that nobody has."""
 
+    def empty(self, number: int, forms: Sequence[tuple[tuple[int, ...], tuple[int, ...], Any]]) -> list[Any]:
+        """A tensor in new memory for each size, stride and dtype, from as few pieces of the device as possible."""
+
     def zeros(self, number: int, nbytes: int, mapped: bool) -> Any:
         """So many bytes of a device that are zero, as a tensor that nobody may write to. They may be `mapped` from less
         memory: then a copy that a capture has cannot be told to begin there, if it began elsewhere, or the other way.

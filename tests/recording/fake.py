@@ -177,6 +177,9 @@ class Recorder:
     def release(self, number: int) -> None:
         self.released += 1
 
+    def empty(self, number: int, forms: Any) -> list[torch.Tensor]:
+        return [torch.empty_strided(size, stride, dtype=dtype) for size, stride, dtype in forms]
+
     def zeros(self, number: int, nbytes: int, mapped: bool) -> torch.Tensor:
         made = torch.zeros(nbytes, dtype=torch.uint8)
         if mapped:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 import stator
+from stator import targets
 from stator.base import announce
 from stator.base.errors import FallbackWarning, RecordingWarning
 from stator.recording import lanes
@@ -86,12 +87,6 @@ def test_the_program_captures(machine: Machine) -> None:
 
 @pytest.mark.usefixtures("few_objects")
 def test_memory_goes_back(machine: Machine) -> None:
-    def reserved() -> int:
-        gc.collect()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        return torch.cuda.memory_reserved()
-
     def use() -> None:
         model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 32, 3)).cuda()
         compiled = machine.compile(model)
@@ -101,11 +96,11 @@ def test_memory_goes_back(machine: Machine) -> None:
     stator.reset()
     use()
     stator.reset()
-    before = reserved()
+    before = _reserved()
     for _ in range(3):
         use()
         stator.reset()
-    assert reserved() <= before
+    assert _reserved() <= before
 
 
 def test_memory_of_training(machine: Machine) -> None:
@@ -126,6 +121,36 @@ def test_memory_of_training(machine: Machine) -> None:
     plain = peak(stator.compile(twin), twin)
     stator.reset()
     assert peak(machine.compile(model), model) < 1.35 * plain
+
+
+@pytest.mark.usefixtures("few_objects")
+def test_new_memory_is_one_piece() -> None:
+    """By themselves these take 12 MiB and 8 of 10.4 and 6.5."""
+    forms = [((2100, 1300), (1300, 1), torch.float32), ((1300, 1300), (1, 1300), torch.float32)] * 10
+    forms += [((3,), (1,), torch.bfloat16), ((0, 4), (4, 1), torch.float32)]
+    recorder = targets.recorder("cuda")
+    assert recorder is not None
+    small = torch.empty(3, device="cuda")  # a piece for what is small is there
+    before = _reserved()
+    made = recorder.empty(0, forms)
+    assert [(tuple(t.shape), t.stride(), t.dtype) for t in made] == forms
+    for number, tensor in enumerate(made):
+        tensor.fill_(number)
+    assert all(bool((tensor == number).all()) for number, tensor in enumerate(made))
+    assert _reserved() - before <= sum(tensor.nbytes for tensor in made) + 3 * 2**20
+    kept = made[3]
+    del made, tensor
+    assert _reserved() > before and bool((kept == 3).all())
+    del kept
+    assert _reserved() == before
+    del small
+
+
+def _reserved() -> int:
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved()
 
 
 def test_memory_of_the_host_in_between(machine: Machine, recordings: Count) -> None:

@@ -65,11 +65,11 @@ def load(image: bytes, name: str, shared: int, device: int) -> tuple[int, int]:
 def _load(image: bytes, name: str, shared: int, device: int) -> tuple[int, int]:
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     with primary(device) as context:
-        _call("cuModuleLoadData", ctypes.byref(module), image, what=f"{name} was loaded")
-        _call("cuModuleGetFunction", ctypes.byref(function), module, name.encode(), what=f"{name} was looked for")
+        call("cuModuleLoadData", ctypes.byref(module), image, what=f"{name} was loaded")
+        call("cuModuleGetFunction", ctypes.byref(function), module, name.encode(), what=f"{name} was looked for")
         if shared > SHARED_BYTES:
             what = f"{name} asks for {shared} bytes of shared memory"
-            _call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, shared, what=what)
+            call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, shared, what=what)
     return function.value or 0, context
 
 
@@ -77,24 +77,25 @@ def _load(image: bytes, name: str, shared: int, device: int) -> tuple[int, int]:
 def primary(device: int) -> Iterator[int]:
     """The primary context of a device is current meanwhile."""
     context, before = _context(device), ctypes.c_void_p()
-    _call("cuCtxPushCurrent_v2", ctypes.c_void_p(context), what="a context was made current")
+    call("cuCtxPushCurrent_v2", ctypes.c_void_p(context), what="a context was made current")
     try:
         yield context
     finally:
-        _call("cuCtxPopCurrent_v2", ctypes.byref(before), what="a context was put back")
+        call("cuCtxPopCurrent_v2", ctypes.byref(before), what="a context was put back")
 
 
 @cache
 def _context(device: int) -> int:
     """The primary context of a device, which is kept from now on."""
     handle, context = ctypes.c_int(), ctypes.c_void_p()
-    _call("cuInit", 0, what="the driver was started")
-    _call("cuDeviceGet", ctypes.byref(handle), device, what=f"device {device} was looked for")
-    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle, what=f"device {device} was opened")
+    call("cuInit", 0, what="the driver was started")
+    call("cuDeviceGet", ctypes.byref(handle), device, what=f"device {device} was looked for")
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle, what=f"device {device} was opened")
     return context.value or 0
 
 
-def _call(function: str, *args: Any, what: str) -> None:
+def call(function: str, *args: Any, what: str) -> None:
+    """Call a function of the driver; DriverError where it refuses, which names what was done."""
     status = getattr(library(), function)(*args)
     if status:
         raise DriverError(status, what)

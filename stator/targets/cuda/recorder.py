@@ -13,11 +13,13 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from stator.base import collector
+from stator.targets.cuda.driver import library
+from stator.targets.cuda.memory import empty, new_pool, release, zeros
+from stator.targets.cuda.toolchain import KIND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     #: Where a copy goes, and where it comes from.
     Pair = tuple[torch.Tensor, torch.Tensor]
 
-KIND: Final = "cuda"
+__all__ = ["KIND", "QUEUED", "REFUSED", "empty", "new_pool", "release", "zeros"]
 _READS = "the host waits for what it computes"
 #: Operators that read memory of the device from the host.
 REFUSED: Final = dict.fromkeys(
@@ -60,18 +62,9 @@ QUEUED: Final = frozenset({"aten._assert_async.default", "aten._assert_async.msg
 
 
 @cache
-def _cuda() -> Any:
-    """The driver."""
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise NotImplementedError(f"there is no driver: {error}") from error
-
-
-@cache
 def driver() -> tuple[int, int, int, int, int, int]:
     """Addresses of what launches, moves a copy, gives and sets the context, tells of captures, gives the stream."""
-    cuda = _cuda()
+    cuda = library()
     try:
         torch = ctypes.CDLL("libtorch_cuda.so", os.RTLD_NOLOAD | os.RTLD_LAZY)
         functions = (
@@ -113,7 +106,7 @@ def context(number: int) -> int:
     with torch.cuda.device(number):
         torch.cuda.current_stream().query()
         found = ctypes.c_void_p()
-        _cuda().cuCtxGetCurrent(ctypes.byref(found))
+        library().cuCtxGetCurrent(ctypes.byref(found))
     return found.value or 0
 
 
@@ -124,13 +117,13 @@ def side_stream(number: int) -> torch.cuda.Stream:
     made = ctypes.c_void_p()
     with torch.cuda.device(number):
         torch.cuda.current_stream().query()  # makes the context, where nothing was done on the device yet
-        _check(_cuda().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING), "making a stream")
+        _check(library().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING), "making a stream")
     return torch.cuda.ExternalStream(made.value or 0, number)
 
 
 def close_stream(side: torch.cuda.Stream) -> None:
     """Gives it back."""
-    _cuda().cuStreamDestroy_v2(ctypes.c_void_p(side.cuda_stream))
+    library().cuStreamDestroy_v2(ctypes.c_void_p(side.cuda_stream))
 
 
 def stream_number(side: torch.cuda.Stream) -> int:
@@ -145,107 +138,6 @@ def wait_for(stream: torch.cuda.Stream) -> None:
     torch.cuda.current_stream(stream.device_index).wait_event(torch.cuda.Stream.record_event(stream))
 
 
-def new_pool(number: int) -> torch.cuda.MemPool:
-    """A pool of PyTorch's allocator; its memory goes back when neither it nor a tensor in it is left."""
-    import torch
-
-    with torch.cuda.device(number):
-        return torch.cuda.MemPool()
-
-
-def release(number: int) -> None:
-    """Gives back what PyTorch's allocator keeps for later calls."""
-    import torch
-
-    with torch.cuda.device(number):
-        torch.cuda.empty_cache()
-
-
-def zeros(number: int, nbytes: int, mapped: bool) -> torch.Tensor:
-    """Bytes that are zero, behind what is queued on the current stream.
-
-    Where they are `mapped`, they take one piece of memory, of 2 MiB, which is there again and again, side by side.
-    """
-    import torch
-
-    with torch.cuda.device(number):
-        stream = torch.cuda.current_stream()
-        stream.query()  # makes the context, where nothing was done on the device yet
-        able = ctypes.c_int()
-        _check(_cuda().cuDeviceGetAttribute(ctypes.byref(able), _CAN_MAP, number), "asking for an attribute")
-        if not mapped or not able.value:
-            return torch.zeros(nbytes, dtype=torch.uint8, device=stream.device)
-        known = _zeros.get(number)
-        if known is None or known.nbytes < nbytes:
-            known = _zeros[number] = _map_zeros(number, nbytes, stream.cuda_stream)
-        return torch.as_tensor(known, device=stream.device)
-
-
-class _Location(ctypes.Structure):
-    """Which device memory is of, as the driver describes it."""
-
-    _fields_ = (("type", ctypes.c_int), ("number", ctypes.c_int))
-
-
-class _Allocation(ctypes.Structure):
-    """Memory that is asked for."""
-
-    _fields_ = (
-        *(("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", _Location), ("metadata", ctypes.c_void_p)),
-        *(("compression", ctypes.c_ubyte), ("direct", ctypes.c_ubyte), ("usage", ctypes.c_ushort)),
-        ("reserved", ctypes.c_ubyte * 4),
-    )
-
-
-class _Access(ctypes.Structure):
-    """Who may do what with mapped memory."""
-
-    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
-
-
-@dataclass(frozen=True, slots=True)
-class _Zeros:
-    """Addresses behind which there are zeros. They stay: calls that read them may be under way whenever one looks."""
-
-    address: int
-    nbytes: int
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
-
-
-#: The most zeros of each device.
-_zeros: dict[int, _Zeros] = {}
-#: Of a device: it can map memory.
-_CAN_MAP: Final = 102
-#: Of memory: it is on a device and stays there; and it may be read and written.
-_PINNED, _ON_DEVICE, _READ_AND_WRITE = 1, 1, 3
-
-
-def _map_zeros(number: int, nbytes: int, stream: int) -> _Zeros:
-    cuda, location = _cuda(), _Location(_ON_DEVICE, number)
-    asked = _Allocation(type=_PINNED, location=location)
-    piece, handle, base = ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint64()
-    _check(cuda.cuMemGetAllocationGranularity(ctypes.byref(piece), ctypes.byref(asked), 0), "asking for a granularity")
-    size = piece.value
-    count = max(-(-nbytes // size), 1)
-    total = ctypes.c_size_t(count * size)
-    _check(cuda.cuMemCreate(ctypes.byref(handle), piece, ctypes.byref(asked), ctypes.c_uint64(0)), "taking memory")
-    nothing = ctypes.c_uint64(0)
-    status = cuda.cuMemAddressReserve(ctypes.byref(base), total, ctypes.c_size_t(0), nothing, nothing)
-    _check(status, "reserving addresses")
-    for at in range(base.value, base.value + count * size, size):
-        _check(cuda.cuMemMap(ctypes.c_uint64(at), piece, ctypes.c_size_t(0), handle, nothing), "mapping memory")
-    access = _Access(location, _READ_AND_WRITE)
-    _check(cuda.cuMemSetAccess(base, total, ctypes.byref(access), ctypes.c_size_t(1)), "having access to memory")
-    queue = ctypes.c_void_p(stream)
-    _check(cuda.cuMemsetD8Async(base, ctypes.c_ubyte(0), piece, queue), "clearing memory")
-    _check(cuda.cuStreamSynchronize(queue), "waiting for a stream")
-    _check(cuda.cuMemRelease(handle), "giving a handle back")  # what is mapped keeps the memory
-    return _Zeros(base.value, count * size)
-
-
 class Graph:
     """What was captured: the graph, of which steps are known, and what is launched of it."""
 
@@ -254,7 +146,7 @@ class Graph:
     def __init__(self, pool: torch.cuda.MemPool, theirs: torch.cuda.CUDAGraph | None = None) -> None:
         self.raw = self.executable = 0
         self.pool, self.theirs = pool, theirs
-        self._cuda = _cuda()  # it may be let go of when modules are gone
+        self._cuda = library()  # it may be let go of when modules are gone
 
     def __del__(self) -> None:
         if self.theirs is not None:
@@ -327,16 +219,18 @@ def _capturing(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -> Iterator[Gr
     stream, graph = ctypes.c_void_p(side.cuda_stream), Graph(pool)
     raw, executable = ctypes.c_void_p(), ctypes.c_void_p()
     with torch.cuda.use_mem_pool(pool, side.device_index):
-        _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+        _check(library().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
         try:
             yield graph
         finally:
-            status = _cuda().cuStreamEndCapture(stream, ctypes.byref(raw))
+            status = library().cuStreamEndCapture(stream, ctypes.byref(raw))
             graph.raw = raw.value or 0
             if status != 0:
                 _forget_error()
     _check(status, "ending a capture")
-    _check(_cuda().cuGraphInstantiateWithFlags(ctypes.byref(executable), raw, ctypes.c_ulonglong(0)), "making a graph")
+    _check(
+        library().cuGraphInstantiateWithFlags(ctypes.byref(executable), raw, ctypes.c_ulonglong(0)), "making a graph"
+    )
     graph.executable = executable.value or 0
 
 
@@ -364,9 +258,9 @@ def _capturing_with_numbers(side: torch.cuda.Stream, pool: torch.cuda.MemPool) -
     except BaseException:
         if _is_spoiled(side):
             stream, nothing = ctypes.c_void_p(side.cuda_stream), ctypes.c_void_p()
-            _cuda().cuStreamEndCapture(stream, ctypes.byref(nothing))
+            library().cuStreamEndCapture(stream, ctypes.byref(nothing))
             _forget_error()
-            _check(_cuda().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
+            _check(library().cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to capture")
         try:
             trivial.zero_()
         finally:
@@ -399,7 +293,7 @@ _IS_CAPTURING: Final = 1
 
 def _is_spoiled(side: torch.cuda.Stream) -> bool:
     found = ctypes.c_int()
-    _cuda().cuStreamIsCapturing(ctypes.c_void_p(side.cuda_stream), ctypes.byref(found))
+    library().cuStreamIsCapturing(ctypes.c_void_p(side.cuda_stream), ctypes.byref(found))
     return found.value != _IS_CAPTURING
 
 
@@ -439,7 +333,7 @@ def _steps(graph: Graph, pairs: Sequence[Pair]) -> list[int]:
     """The steps that copy these pairs, found by where they copy from and to."""
     if not pairs:
         return []
-    cuda, raw, count = _cuda(), ctypes.c_void_p(graph.raw), ctypes.c_size_t()
+    cuda, raw, count = library(), ctypes.c_void_p(graph.raw), ctypes.c_size_t()
     cuda.cuGraphGetNodes(raw, None, ctypes.byref(count))
     nodes = (ctypes.c_void_p * count.value)()
     cuda.cuGraphGetNodes(raw, nodes, ctypes.byref(count))
