@@ -93,7 +93,7 @@ class Measurement:
     def __init__(
         self, model: str, mode: str, compilers: Sequence[str], size: str, threads: int, folder: Path, *given: str
     ) -> None:
-        self.made = Row(model, mode, {}, {}, {}, {}, {}, {}, {})
+        self.made = Row(model, mode, {}, {}, {}, {}, {}, {}, {}, {})
         self.compilers = [name for name in compilers if not (mode == "training" and name in (FROZEN, "openvino"))]
         self.size, self.threads, self.folder = size, threads, folder
         self.given = ["--model", model, "--mode", mode, "--size", size, *given]
@@ -165,7 +165,9 @@ class Measurement:
         with Peak(worker.process.pid) as peak:
             answer = worker.ask("first")
         self.made.cold[compiler] = answer["seconds"]
-        self.made.memory[compiler] = peak.most - peak.start
+        self.made.memory[compiler] = peak.most()
+        for end in answer["forward"]:
+            self.made.compiling[compiler] = peak.most(end)
         self.made.told[compiler] = answer["told"]
         self.filled(compiler).parent.mkdir(parents=True, exist_ok=True)
         self.filled(compiler).touch()

@@ -45,8 +45,18 @@ def _floating(output: Any) -> list[Tensor]:
     return [value for value in flat_outputs(output) if value.is_floating_point()]
 
 
-def make_step(compiler: str, name: str, size: str, mode: str, *, dropout: bool = True) -> Step:
-    """A step of `mode` under `compiler`, which its first call compiles: results, and the gradients in training."""
+def make_step(
+    compiler: str,
+    name: str,
+    size: str,
+    mode: str,
+    *,
+    dropout: bool = True,
+    forwarded: Callable[[], None] = lambda: None,
+) -> Step:
+    """A step of `mode` under `compiler`, which its first call compiles: results, and the gradients in training, where
+    `forwarded` is called between forward and backward.
+    """
     training = mode == "training"
     # OpenVINO is told the precision that it may use, and is given float32.
     dtype = "float32" if compiler == "openvino" else MODES[mode]
@@ -64,6 +74,7 @@ def make_step(compiler: str, name: str, size: str, mode: str, *, dropout: bool =
 
     def train() -> list[Tensor]:
         output = _compiled_once(holder, compiler, model)(**given)
+        forwarded()
         output.loss.backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         model.zero_grad(set_to_none=True)

@@ -6,11 +6,13 @@ Neighbours: `worker.py` is what runs in them, `measure.py` asks.
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -83,7 +85,9 @@ class Peak:
     def __init__(self, process: int) -> None:
         self.root = psutil.Process(process)
         self.command = self.root.cmdline()
-        self.start = self.most = self._now()
+        self.start = self._now()
+        #: What was found, and when.
+        self.found: list[tuple[float, float]] = []
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._watch)
 
@@ -97,9 +101,13 @@ class Peak:
         self.ended.set()
         self.thread.join()
 
+    def most(self, until: float = math.inf) -> float:
+        """The most that was added, by a time of the monotonic clock."""
+        return max([taken for when, taken in self.found if when <= until], default=self.start) - self.start
+
     def _watch(self) -> None:
         while not self.ended.wait(INTERVAL):
-            self.most = max(self.most, self._now())
+            self.found.append((time.monotonic(), self._now()))
 
     def _now(self) -> float:
         try:

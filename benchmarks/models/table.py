@@ -34,6 +34,8 @@ class Row(NamedTuple):
     #: What was told, and why some have no figures.
     told: dict[str, list[str]] = {}  # noqa: RUF012
     failed: dict[str, str] = {}  # noqa: RUF012
+    #: In training: `memory` until forward had ended, so without gradients.
+    compiling: Figures = {}  # noqa: RUF012
 
     def ms(self, compiler: str) -> float:
         """Milliseconds a call."""
@@ -102,6 +104,8 @@ def speed_table(rows: list[Row]) -> str:
 def first_table(rows: list[Row]) -> str:
     """Seconds and memory of the first call, and errors; how many times as much torch.compile takes, and has."""
     kinds = [("cold s", "cold", 2), ("warm s", "warm", 2), ("MiB", "memory", 0)]
+    if any(row.compiling for row in rows):
+        kinds.append(("MiB before backward", "compiling", 0))
     names = [name for kind, _, _ in kinds for name in (kind, f"{PEER}: {kind}", "times")]
     lines = head(["model", *names, "error", f"{PEER}: error", "stator's / its"])
     for row in rows:

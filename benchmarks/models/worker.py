@@ -22,8 +22,10 @@ from benchmarks.models.peers import COMPILERS, MODES, Step, exact_results, make_
 from benchmarks.worker import counts, error
 
 
-def first(step: Step, compiler: str) -> dict[str, Any]:
-    """Seconds of the first call, what it warned of, and what the compiler says that it made."""
+def first(step: Step, compiler: str, forwards: list[float]) -> dict[str, Any]:
+    """Seconds of the first call, what it warned of, what the compiler says that it made, and when forward had ended, in
+    training.
+    """
     torch.ones(4).mul(2).sum().item()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -31,7 +33,8 @@ def first(step: Step, compiler: str) -> dict[str, Any]:
         step()
         seconds = time.perf_counter() - start
     told = [f"{item.category.__name__}: {item.message}" for item in caught]
-    return {"seconds": seconds, "told": told if compiler.startswith("stator") else [], **counts(compiler.split(",")[0])}
+    said = {"seconds": seconds, "told": told if compiler.startswith("stator") else [], "forward": forwards[:1]}
+    return {**said, **counts(compiler.split(",")[0])}
 
 
 def calls(step: Step, seconds: float) -> list[float]:
@@ -66,12 +69,20 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print is no answer
     torch.set_num_threads(args.threads)
     transformers.utils.logging.set_verbosity_error()
-    step = make_step(args.compiler, args.model, args.size, args.mode, dropout=args.dropout)
+    forwards: list[float] = []  # when each had ended, by the clock that processes have in common
+    step = make_step(
+        args.compiler,
+        args.model,
+        args.size,
+        args.mode,
+        dropout=args.dropout,
+        forwarded=lambda: forwards.append(time.monotonic()),
+    )
     for line in sys.stdin:
         answer: Any = None
         match line.split():
             case ["first"]:
-                answer = first(step, args.compiler)
+                answer = first(step, args.compiler, forwards)
             case ["calls", seconds]:
                 answer = calls(step, float(seconds))
             case ["save", file]:
