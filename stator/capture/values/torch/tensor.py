@@ -121,6 +121,8 @@ class TensorValue(Object):
             return fresh(self.extent(tx))
         if function in (str, repr):
             return UnknownTextValue.here(tx)
+        if function is float:
+            return None if override(tx, self, "__float__") is not None else READS_FLOAT[0](tx, self)
         if function not in COMPUTING:
             return None
         written = call_override(tx, self, COMPUTING[function], *args)
@@ -398,6 +400,10 @@ def call_tensor_method(
     if special is not None:
         return special(tx, owner, *args, **kwargs)
     return call_graph(tx, "call_method", name, (owner, *args), kwargs)
+
+
+#: `read` of `read_float.py`, which builds on this file.
+READS_FLOAT: list[Callable[[Machine, TensorValue], Value | None]] = []
 
 
 def answer(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
