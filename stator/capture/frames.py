@@ -456,8 +456,7 @@ class Conversion:
         machine, guards, assembler = attempt
         graph, fn = machine.graph, self.fn
         calls = graph.calls
-        flags = graph.grad_flags
-        grad_flags = [(entry.source, flags[entry.node]) for entry in graph.inputs if entry.node in flags]
+        grad_flags = graph.flagged()
         if not graph.computes:
             code = assembler.assemble(None, (), grad_flags) if self.breaks else fn.__code__
             return Entry(guards, code, [], self.breaks)
@@ -508,7 +507,8 @@ class Conversion:
         sizes = graph.sizes
         with log.span("backend", function=self.fn.__qualname__):
             try:
-                made = self.backend(module, graph.examples)
+                with graph.flags_set():
+                    made = self.backend(module, graph.examples)
             except Exception as error:
                 if not sizes.symbolic or getattr(error, "surfaces", False):
                     raise
