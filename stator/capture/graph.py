@@ -78,7 +78,7 @@ class Leaf(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A leaf is changed in a way that the graph cannot express, when it has run: nothing in it may use it after `step`."""
+    """A leaf is changed when the graph has run, which cannot express it: nothing in it may use it after `step`."""
 
     users: frozenset[fx.Node]
     #: How often the program had asked for gradients.

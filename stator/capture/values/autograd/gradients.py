@@ -1,9 +1,9 @@
 """Gradients that the program itself asks for: `torch.autograd.grad`, `backward()` and `requires_grad_()` inside.
 
 Both entries of the autograd engine become one call of `torch.autograd.grad` in the graph, run on fakes as any other;
-`backward()` then adds the results to the `.grad` of the leaves, as an effect. An input or parameter on which the program
-calls `requires_grad_()` before it computes anything from it is given to the graph as one that requires gradients; one
-that it computes nothing from any more is changed when the graph has run.
+`backward()` then adds the results to the `.grad` of the leaves, as an effect. An input or parameter on which the
+program calls `requires_grad_()` before it computes anything from it is given to the graph as one that requires
+gradients; one that it computes nothing from any more is changed when the graph has run.
 Invariant: every path from the outputs to what they are differentiated by lies in the graph, and no tensor on it has
 hooks.
 Neighbours: `tensor.py`; `output_state.py` (tensors whose history ends with the graph); `graphs/composite.py`.
