@@ -301,6 +301,18 @@ def _accelerated_batch_norm_backward(
     )  # fmt: skip
 
 
+# ---- quantization: statistics that are written, and not returned -----------------------------------------------------
+
+
+@special(aten._fused_moving_avg_obs_fq_helper.default)
+def _observe(tracer: Tracer, x: Any, observes: Any, rounds: Any, *args: Any, **kwargs: Any) -> Any:
+    functional = aten._fused_moving_avg_obs_fq_helper_functional.default
+    *outs, low, high, scale, zero_point = tracer.run(functional, x, observes, rounds, *args, **kwargs)
+    for old, new in zip(args[:4], (low, high, scale, zero_point), strict=True):
+        tracer.assign(tracer.fakes((old,))[0], new)
+    return tuple(outs)
+
+
 # ---- pools: a kernel that refuses some layouts -----------------------------------------------------------------------
 
 

@@ -91,6 +91,7 @@ class Late(NamedTuple):
 HIDDEN_WRITES = {
     *(torch.batch_norm, torch.instance_norm, torch.native_batch_norm),
     *(torch.nn.functional.batch_norm, torch.nn.functional.instance_norm),
+    *(torch.fused_moving_avg_obs_fake_quant, torch._fused_moving_avg_obs_fq_helper),
 }
 
 SYM_SIZE = torch.ops.aten.sym_size.int

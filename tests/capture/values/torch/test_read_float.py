@@ -30,8 +30,8 @@ def step(model: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("name", NORMS)
 def test_cumulative_averages_are_one_graph(name: str) -> None:
     make, size = NORMS[name]
-    eager, dtype = make(), torch.float64 if name == "double" else torch.float32
-    exact, other = copy.deepcopy(eager).double(), copy.deepcopy(eager)
+    model, dtype = make(), torch.float64 if name == "double" else torch.float32
+    exact, eager, other = copy.deepcopy(model).double(), copy.deepcopy(model), copy.deepcopy(model)
     fast = stator.compile(other, fullgraph=True)
     for rows in (0, 0, 2, 5):
         x = torch.randn(size[0] + rows, *size[1:], dtype=dtype)
