@@ -16,6 +16,7 @@ from stator.aot.tracer import SPECIAL, Action, Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
 from stator.fake.layout import suggests_channels_last
+from stator.graphs.checks import CHECK_PROBABILITIES
 
 aten = torch.ops.aten
 
@@ -32,8 +33,21 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     return zeros.scatter(-1, tensor.unsqueeze(-1), 1)
 
 
+def _quantile(function: Callable[..., Any], input: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+    """A quantile whose places, where they are a tensor, lie between 0 and 1; a GPU does not ask."""
+    out = function(input, q, *args, **kwargs)
+    if isinstance(q, FakeTensor) and q.device.type == "cpu":
+        CHECK_PROBABILITIES(q.detach())
+    return out
+
+
+_QUANTILES = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
+
 #: Torch functions that take tensors without data at their word → what checks the data as eager does.
-CHECKED: dict[Any, Callable[..., Any]] = {torch.nn.functional.one_hot: _one_hot}
+CHECKED: dict[Any, Callable[..., Any]] = {
+    torch.nn.functional.one_hot: _one_hot,
+    **{function: partial(_quantile, function) for function in _QUANTILES},
+}
 
 
 @special(aten.detach.default, aten.alias.default)
