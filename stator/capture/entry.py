@@ -117,6 +117,7 @@ class Versions:
         self.dispatcher.clear()
         self.recoveries.clear()
         self.points.clear()
+        self.made_for.clear()
         self.closed = self.born_closed()
         self.failures.clear()
         self.history.clear()
