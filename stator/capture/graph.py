@@ -81,8 +81,8 @@ class Late(NamedTuple):
     """A leaf is changed when the graph has run, which cannot express it: nothing in it may use it after `step`."""
 
     users: frozenset[fx.Node]
-    #: How often the program had asked for gradients.
-    gradients: int
+    #: How often the program had asked for gradients; of a random state, how many numbers it had drawn.
+    asked: int
     location: Location
     step: int
 
@@ -145,6 +145,8 @@ class GraphBuilder:
         self.scoring = 0
         #: Leaves that take gradients, or take none any more, from the start of the frame on: the program says so.
         self.grad_flags: dict[fx.Node, bool] = {}
+        #: What the program has done to the state of random numbers after the graph has drawn some, and how many draws.
+        self.late_state: Late | None = None
         #: Leaves that are given other flags, or other memory, when the graph has run.
         self.late: dict[fx.Node, Late] = {}
         #: By the identity of their fakes, values that the program has made take gradients.
@@ -402,6 +404,11 @@ class GraphBuilder:
     def set_late(self, node: fx.Node, location: Location) -> None:
         """What the program has just done to a leaf is done after the graph."""
         self.late.setdefault(node, Late(frozenset(node.users), self.asked(), location, self.step))
+
+    def set_late_state(self, location: Location) -> None:
+        """The program has given PyTorch's default generator a state: it is given it after the graph."""
+        if self.late_state is None:
+            self.late_state = Late(frozenset(), self.mode.draws, location, self.step)
 
     def asked(self) -> int:
         """How often the program has asked for gradients."""

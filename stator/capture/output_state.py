@@ -45,11 +45,10 @@ class OutputRefused(GraphBreak):
 
 
 class LateRefused(OutputRefused):
-    """A leaf gets another flag or other memory at some instruction, and is used after it."""
+    """What is done after the graph, such as giving a leaf another flag, cannot be, as the graph uses it afterwards."""
 
-    def __init__(self, late: Late) -> None:
-        what = "an input or parameter that the graph uses before and after it"
-        GraphBreak.__init__(self, f"requires_grad_() on, or .data of, {what}")
+    def __init__(self, late: Late, reason: str, hint: str = "") -> None:
+        GraphBreak.__init__(self, reason, hint)
         self.location, self.step = late.location, late.step
 
 
@@ -135,10 +134,15 @@ def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Ch
 
 
 def refuse_used_later(graph: GraphBuilder) -> None:
-    """Raises `LateRefused` for a leaf that is changed at the end of the graph, but used after the change in it."""
+    """Raises `LateRefused` for what is changed at the end of the graph, but used after the change in it."""
     for node, late in sorted(graph.late.items(), key=lambda item: item[1].step):
-        if frozenset(node.users) - late.users or graph.asked() > late.gradients:
-            raise LateRefused(late)
+        if frozenset(node.users) - late.users or graph.asked() > late.asked:
+            what = "an input or parameter that the graph uses before and after it"
+            raise LateRefused(late, f"requires_grad_() on, or .data of, {what}")
+    state = graph.late_state
+    if state is not None and graph.mode.draws > state.asked:
+        hint = "give the operators a torch.Generator of their own"
+        raise LateRefused(state, "the random state is set between random numbers of one graph", hint)
 
 
 def refuse_leaked(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> None:

@@ -73,7 +73,6 @@ INLINED = {
 
 #: What cannot be in a graph, and why.
 REFUSED: dict[Any, str] = {
-    torch.manual_seed: "it changes the random state",
     torch.seed: "it changes the random state",
     torch.set_default_dtype: "it changes the state of the process",
     torch.set_default_device: "it changes the state of the process",
