@@ -104,11 +104,6 @@ SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def call_plainly(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What `composite.call` does where all sizes are numbers."""
-    return function(*args, **kwargs)
-
-
 class GraphBuilder:
     """Collects the torch calls of one conversion."""
 
@@ -312,7 +307,7 @@ class GraphBuilder:
         before = torch.is_grad_enabled()
         if before is not self.grad_enabled:
             torch._C._set_grad_enabled(self.grad_enabled)
-        call = composite.call if self.sizes.places else call_plainly
+        call = composite.call if self.sizes.places else composite.call_plainly
         try:
             if self.autocasts:
                 with ExitStack() as stack:

@@ -556,7 +556,7 @@ def _fft_c2r(x: Any, dim: Sequence[int], normalization: int, last_dim_size: int)
 
 
 def _by_mkl(x: Any) -> bool:
-    return x.device.type == "cpu" and torch.backends.mkl.is_available() and not x._has_symbolic_sizes_strides
+    return x.device.type == "cpu" and torch.backends.mkl.is_available()
 
 
 def _in_memory(x: Any, dims: Sequence[int]) -> list[int]:
@@ -569,6 +569,11 @@ def _transformed(x: Any, size: Sequence[int], dims: list[int], dtype: torch.dtyp
     order = [*sorted(others, key=lambda d: -x.stride(d)), *dims]
     steps = contiguous_strides([size[d] for d in order])
     return make(size, dtype, x.device, [steps[order.index(d)] for d in range(x.dim())])
+
+
+@rule(aten.unfold_backward.default)
+def _folded(grad: Any, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
+    return make(tuple(input_sizes), grad.dtype, grad.device)
 
 
 # ---- sorting ---------------------------------------------------------------------------------------------------------
