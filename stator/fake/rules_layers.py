@@ -430,8 +430,10 @@ def _cross_entropy(x: Any, target: Any, weight: Any = None, reduction: int = 1) 
 @rule(aten.binary_cross_entropy_with_logits.default)
 def _crossed(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1) -> Any:
     """Computed in place of `1 - target`, which is made like the target."""
-    if reduction or not same(x.shape, target.shape) or not (is_float(x.dtype) and is_float(target.dtype)):
+    if not same(x.shape, target.shape) or not (is_float(x.dtype) and is_float(target.dtype)):
         return NotImplemented
+    if reduction:
+        return make((), x.dtype, x.device) if x.dtype is target.dtype else NotImplemented
     return like(target, None, None, None)
 
 
@@ -569,11 +571,6 @@ def _transformed(x: Any, size: Sequence[int], dims: list[int], dtype: torch.dtyp
     order = [*sorted(others, key=lambda d: -x.stride(d)), *dims]
     steps = contiguous_strides([size[d] for d in order])
     return make(size, dtype, x.device, [steps[order.index(d)] for d in range(x.dim())])
-
-
-@rule(aten.unfold_backward.default)
-def _folded(grad: Any, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
-    return make(tuple(input_sizes), grad.dtype, grad.device)
 
 
 # ---- sorting ---------------------------------------------------------------------------------------------------------
