@@ -63,7 +63,8 @@ class Interpreter:
                 function = overrides.CHECKED.get(node.target, node.target)
                 return composite.call(function, args, kwargs)  # type: ignore[arg-type]
             case "call_method":
-                return composite.call(getattr(torch.Tensor, str(node.target)), args, kwargs)
+                method = getattr(torch.Tensor, str(node.target))
+                return composite.call(overrides.CHECKED.get(method, method), args, kwargs)
             case "get_attr":
                 value = attribute(self.gm, str(node.target))
                 return self.tracer.fakes((value,))[0]

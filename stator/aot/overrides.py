@@ -16,6 +16,7 @@ from stator.aot.tracer import SPECIAL, Action, Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
 from stator.fake.layout import suggests_channels_last
+from stator.graphs.checks import CHECK_PROBABILITIES
 
 aten = torch.ops.aten
 
@@ -32,8 +33,21 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     return zeros.scatter(-1, tensor.unsqueeze(-1), 1)
 
 
+def _quantile(function: Callable[..., Any], input: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+    """A quantile whose places, where they are a tensor, lie between 0 and 1; a GPU does not ask."""
+    out = function(input, q, *args, **kwargs)
+    if isinstance(q, FakeTensor) and q.device.type == "cpu":
+        CHECK_PROBABILITIES(q.detach())
+    return out
+
+
+_QUANTILES = (torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile)
+
 #: Torch functions that take tensors without data at their word → what checks the data as eager does.
-CHECKED: dict[Any, Callable[..., Any]] = {torch.nn.functional.one_hot: _one_hot}
+CHECKED: dict[Any, Callable[..., Any]] = {
+    torch.nn.functional.one_hot: _one_hot,
+    **{function: partial(_quantile, function) for function in _QUANTILES},
+}
 
 
 @special(aten.detach.default, aten.alias.default)
@@ -299,6 +313,18 @@ def _accelerated_batch_norm_backward(
         aten.native_batch_norm_backward.default,
         grad, x, weight, mean, var, saved_mean, saved_rstd, True, eps, [True, True, True],
     )  # fmt: skip
+
+
+# ---- quantization: statistics that are written, and not returned -----------------------------------------------------
+
+
+@special(aten._fused_moving_avg_obs_fq_helper.default)
+def _observe(tracer: Tracer, x: Any, observes: Any, rounds: Any, *args: Any, **kwargs: Any) -> Any:
+    functional = aten._fused_moving_avg_obs_fq_helper_functional.default
+    *outs, low, high, scale, zero_point = tracer.run(functional, x, observes, rounds, *args, **kwargs)
+    for old, new in zip(args[:4], (low, high, scale, zero_point), strict=True):
+        tracer.assign(tracer.fakes((old,))[0], new)
+    return tuple(outs)
 
 
 # ---- pools: a kernel that refuses some layouts -----------------------------------------------------------------------

@@ -134,23 +134,27 @@ def guard_lineage(group: list[Leaf], guards: GuardSet) -> None:
 
 def guard_flags(graph: GraphBuilder, guards: GuardSet) -> None:
     """A view says that it requires gradients when its base does: none is a view of what begins, or ceases, to do so."""
-    if not graph.grad_flags:
+    changing = dict.fromkeys((*graph.grad_flags, *graph.late))
+    if not changing:
         return
     leaves = {entry.node: (entry.source, entry.example) for entry in graph.inputs if hasattr(entry.example, "_base")}
+    own = [node for node in changing if graph.is_own(node)]
+    leaves |= {node: (node.meta["source"], graph.attributes[str(node.target)]) for node in own}
+    for leaf in graph.leaves():
+        if leaf.example._base is not None and any(leaf.example._base is leaves[node][1] for node in changing):
+            text = f"requires_grad_() on a tensor of which {leaf.source} is a view"
+            raise SharedMemory(text, "call it before the compiled function is called")
     storages: dict[int, list[tuple[Source, torch.Tensor]]] = {}
     for source, example in leaves.values():
         storages.setdefault(example.untyped_storage()._cdata, []).append((source, example))
     firsts = [group[0][0] for group in storages.values()]
     if len(firsts) > 1:
         guards.add(Guard("NOT_ALIASED", None, firsts))
-    for flagged, begins in (leaves[node] for node in graph.grad_flags):
+    for flagged, begins in (leaves[node] for node in changing):
         for group in storages.values():
             for source, example in group:
                 if source is flagged:
                     continue
-                if whole_of(example) is begins:
-                    text = f"requires_grad_() on {flagged}, of which {source} is a view"
-                    raise SharedMemory(text, "call it before the compiled function is called")
                 if example.untyped_storage()._cdata == begins.untyped_storage()._cdata:
                     guards.add(Guard("NOT_SAME", AttrSource(source, "_base"), flagged))
                 elif source not in firsts:

@@ -35,7 +35,7 @@ _MOST = 400
 
 def truth(tx: Machine, value: Value, target: int, jumps_if: bool) -> bool:
     """The truth of what a conditional jump asks, which may be assumed where the other way only raises."""
-    if not _is_open(value) or _may_be_handled(tx):
+    if not _may_assert(tx, value):
         return value.truth(tx)
     assert isinstance(value, TensorValue)
     for raising, following in ((jumps_if, target), (not jumps_if, tx.ip)):
@@ -43,6 +43,19 @@ def truth(tx: Machine, value: Value, target: int, jumps_if: bool) -> bool:
             _assert(tx, value, not raising)
             return not raising
     return value.truth(tx)
+
+
+def assume(tx: Machine, value: TensorValue, wanted: bool) -> bool:
+    """Asserts the truth of a tensor where anything else raises; False where the graph cannot assert it."""
+    if not _may_assert(tx, value):
+        return False
+    _assert(tx, value, wanted)
+    return True
+
+
+def _may_assert(tx: Machine, value: Value) -> bool:
+    """Whether the graph may ask for the truth of a value, and raise."""
+    return _is_open(value) and not _may_be_handled(tx)
 
 
 def _is_open(value: Value) -> bool:

@@ -117,6 +117,7 @@ class Versions:
         self.dispatcher.clear()
         self.recoveries.clear()
         self.points.clear()
+        self.made_for.clear()
         self.closed = self.born_closed()
         self.failures.clear()
         self.history.clear()
@@ -234,6 +235,9 @@ class Versions:
         stop = entry.breaks[0] if entry.breaks else None
         if stop is not None and self.settings.fullgraph:
             raise CaptureError(f"{stop.reason}, but the call returned", stop.location, stop.hint)
+        if stop is not None:
+            file, line = stop.location or (self.function.__code__.co_filename, self.function.__code__.co_firstlineno)
+            log.record(log.BREAK, reason=stop.reason, file=file, line=line, hint=stop.hint, resumes=False)
         if entry.certain:
             self.fail(InternalError("capture", f"it found that {entry.raises}, but the call returned"))
         return result

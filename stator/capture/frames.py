@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from stator import _native
-from stator.base import collector, isolation, log
+from stator.base import collector, log
 from stator.base.errors import (
     BuildError,
     CaptureError,
@@ -52,6 +52,7 @@ from stator.capture.guards import Guard, GuardSet, state_guards
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.output_state import OutputRefused, changes, refuse_leaked
 from stator.capture.recovery import Recovery, calls_of, tell_fault
+from stator.capture.replaced import refuse_replaced
 from stator.capture.resume import ResumePoint, ResumePoints
 from stator.capture.rewrite import Assembler
 from stator.capture.root import RootMachine, Stopped
@@ -133,10 +134,6 @@ class Escaped(GraphBreak):
 
 class OpenContext(GraphBreak):
     """The frame ends inside a context that it entered."""
-
-
-class ReplacedBuiltin(GraphBreak):
-    """The program has replaced a builtin that everybody computes with."""
 
 
 #: What ends a graph.
@@ -324,10 +321,7 @@ class Conversion:
     def start(self, guards: GuardSet, stop_at: int | None, sizes: Sizes) -> RootMachine:
         """The machine for the outermost frame."""
         fn, point = self.fn, self.point
-        if replaced := isolation.replaced():
-            guards.add(Guard("CALL", None, (isolation.replaced, replaced)))
-            text = f"builtins.{replaced[0]} is not Python's own, and the libraries that capture runs on use it"
-            raise ReplacedBuiltin(text, "put it back, or let the program call a function of its own")
+        refuse_replaced(guards)
         code = fn.__code__ if point is None else point.code
         if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
             raise RefusedOpcode("a generator or async function is not captured", "compile the functions that it calls")
@@ -456,8 +450,7 @@ class Conversion:
         machine, guards, assembler = attempt
         graph, fn = machine.graph, self.fn
         calls = graph.calls
-        flags = graph.grad_flags
-        grad_flags = [(entry.source, flags[entry.node]) for entry in graph.inputs if entry.node in flags]
+        grad_flags = graph.flagged()
         if not graph.computes:
             code = assembler.assemble(None, (), grad_flags) if self.breaks else fn.__code__
             return Entry(guards, code, [], self.breaks)
@@ -508,7 +501,8 @@ class Conversion:
         sizes = graph.sizes
         with log.span("backend", function=self.fn.__qualname__):
             try:
-                made = self.backend(module, graph.examples)
+                with graph.flags_set():
+                    made = self.backend(module, graph.examples)
             except Exception as error:
                 if not sizes.symbolic or getattr(error, "surfaces", False):
                     raise

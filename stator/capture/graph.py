@@ -77,10 +77,21 @@ class Leaf(NamedTuple):
     changed: bool
 
 
+class Late(NamedTuple):
+    """A leaf is changed when the graph has run, which cannot express it: nothing in it may use it after `step`."""
+
+    users: frozenset[fx.Node]
+    #: How often the program had asked for gradients; of a random state, how many numbers it had drawn.
+    asked: int
+    location: Location
+    step: int
+
+
 #: Functions that write some operand without telling autograd: running statistics.
 HIDDEN_WRITES = {
     *(torch.batch_norm, torch.instance_norm, torch.native_batch_norm),
     *(torch.nn.functional.batch_norm, torch.nn.functional.instance_norm),
+    *(torch.fused_moving_avg_obs_fake_quant, torch._fused_moving_avg_obs_fq_helper),
 }
 
 SYM_SIZE = torch.ops.aten.sym_size.int
@@ -91,11 +102,6 @@ SIZE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
     "max": torch.sym_max, "min": torch.sym_min,
 }  # fmt: skip
-
-
-def call_plainly(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What `composite.call` does where all sizes are numbers."""
-    return function(*args, **kwargs)
 
 
 class GraphBuilder:
@@ -132,8 +138,12 @@ class GraphBuilder:
         self.mapped = 0
         #: How many calls of `flex_attention` it is inside of, whose functions index by tensors of no dims.
         self.scoring = 0
-        #: Inputs that take gradients, or take none any more, from the start of the frame on: the program says so.
+        #: Leaves that take gradients, or take none any more, from the start of the frame on: the program says so.
         self.grad_flags: dict[fx.Node, bool] = {}
+        #: What the program has done to the state of random numbers after the graph has drawn some, and how many draws.
+        self.late_state: Late | None = None
+        #: Leaves that are given other flags, or other memory, when the graph has run.
+        self.late: dict[fx.Node, Late] = {}
         #: By the identity of their fakes, values that the program has made take gradients.
         self.made: dict[int, Any] = {}
         #: Whether the program has asked for gradients.
@@ -297,7 +307,7 @@ class GraphBuilder:
         before = torch.is_grad_enabled()
         if before is not self.grad_enabled:
             torch._C._set_grad_enabled(self.grad_enabled)
-        call = composite.call if self.sizes.places else call_plainly
+        call = composite.call if self.sizes.places else composite.call_plainly
         try:
             if self.autocasts:
                 with ExitStack() as stack:
@@ -374,6 +384,50 @@ class GraphBuilder:
         for node, _ in self._attribute_nodes.values():
             found.append((node.meta["source"], self.attributes[str(node.target)], node))
         return [Leaf(source, example, node.meta["val"], self.is_changed(node)) for source, example, node in found]
+
+    def set_flag(self, node: fx.Node, flag: bool, was: bool, location: Location) -> bool:
+        """Whether a leaf takes gradients from here on, which it did or not before the frame; whether from the start."""
+        if node in self.late or node.users or self.is_changed(node):
+            self.set_late(node, location)
+            return False
+        if flag is was:
+            del self.grad_flags[node]
+        else:
+            self.grad_flags[node] = flag
+        return True
+
+    def set_late(self, node: fx.Node, location: Location) -> None:
+        """What the program has just done to a leaf is done after the graph."""
+        self.late.setdefault(node, Late(frozenset(node.users), self.asked(), location, self.step))
+
+    def set_late_state(self, location: Location) -> None:
+        """The program has given PyTorch's default generator a state: it is given it after the graph."""
+        if self.late_state is None:
+            self.late_state = Late(frozenset(), self.mode.draws, location, self.step)
+
+    def asked(self) -> int:
+        """How often the program has asked for gradients."""
+        return sum(node.target is torch.autograd.grad for node in self.graph.nodes)
+
+    def flagged(self) -> list[tuple[Source, bool]]:
+        """Those of `grad_flags`, by their sources."""
+        return [(node.meta["source"], flag) for node, flag in self.grad_flags.items()]
+
+    @contextmanager
+    def flags_set(self) -> Iterator[None]:
+        """For who compiles the graph, parameters take gradients as they will when it runs."""
+        flags = {self.attributes[str(node.target)]: flag for node, flag in self.grad_flags.items() if self.is_own(node)}
+        for tensor, flag in flags.items():
+            tensor.requires_grad_(flag)
+        try:
+            yield
+        finally:
+            for tensor, flag in flags.items():
+                tensor.requires_grad_(not flag)
+
+    def is_own(self, node: fx.Node) -> bool:
+        """Whether a leaf is part of the graph: a parameter or buffer."""
+        return node.op == "get_attr"
 
     def is_changed(self, node: fx.Node) -> bool:
         """Whether a call so far has changed the tensor at a leaf."""

@@ -248,6 +248,7 @@ class FrameVersions(entry.Versions):
         if wrong is not None:
             raise InternalError("guards", f"a new entry does not match the frame that it was made for: {wrong}")
         self.frames.add(tree, None if made.code is code else made.code, bool(made.breaks))
+        self.made_for[self.modules_of(slots)] += 1
         self.adopt(made, tree)
 
     def needed(self, guards: Iterable[Guard], code: types.CodeType) -> list[Guard]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from stator.capture.graph import GraphBuilder
+    from stator.capture.graph import GraphBuilder, Late
 
 
 class Change(NamedTuple):
@@ -42,6 +42,14 @@ class OutputRefused(GraphBreak):
         super().__init__(reason)
         self.location = cause.meta["location"]
         self.step: int = cause.meta["step"]
+
+
+class LateRefused(OutputRefused):
+    """What is done after the graph, such as giving a leaf another flag, cannot be, as the graph uses it afterwards."""
+
+    def __init__(self, late: Late, reason: str, hint: str = "") -> None:
+        GraphBreak.__init__(self, reason, hint)
+        self.location, self.step = late.location, late.step
 
 
 class _Ended(torch.autograd.Function):
@@ -81,6 +89,7 @@ def older_view(enabled: bool, tensor: torch.Tensor) -> torch.Tensor:
 
 def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Change]:
     """For each output that has to be changed, how; raises `OutputRefused` where that is impossible."""
+    refuse_used_later(graph)
     if not graph.made and not graph.differentiated and graph.entered is None:
         return {}
     found: dict[fx.Node, Change] = {}
@@ -122,6 +131,18 @@ def changes(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> dict[fx.Node, Ch
             cause = next(all_granting(graph))
             raise OutputRefused("requires_grad_() makes the only tensor that takes gradients", cause)
     return found
+
+
+def refuse_used_later(graph: GraphBuilder) -> None:
+    """Raises `LateRefused` for what is changed at the end of the graph, but used after the change in it."""
+    for node, late in sorted(graph.late.items(), key=lambda item: item[1].step):
+        if frozenset(node.users) - late.users or graph.asked() > late.asked:
+            what = "an input or parameter that the graph uses before and after it"
+            raise LateRefused(late, f"requires_grad_() on, or .data of, {what}")
+    state = graph.late_state
+    if state is not None and graph.mode.draws > state.asked:
+        hint = "give the operators a torch.Generator of their own"
+        raise LateRefused(state, "the random state is set between random numbers of one graph", hint)
 
 
 def refuse_leaked(graph: GraphBuilder, outputs: Sequence[fx.Node]) -> None:

@@ -399,13 +399,17 @@ class Assembler:
             self._call_on(torch.Tensor.requires_grad_, source, flag)
             self.pop()
         if graph is not None:
-            self._call_graph(graph, inputs, recovery)
+            self._call_graph(graph, inputs, recovery, grad_flags)
         start = [Instr("COPY_FREE_VARS", len(self.code.co_freevars))] if self.code.co_freevars else []
         start.append(Instr("RESUME", 0))
         return self._code_object([*start, *self._sources, *self._earlier, *self._code, *body])
 
     def _call_graph(
-        self, graph: Callable[..., Sequence[Any]], inputs: Sequence[Source], recovery: Callable[..., object] | None
+        self,
+        graph: Callable[..., Sequence[Any]],
+        inputs: Sequence[Source],
+        recovery: Callable[..., object] | None,
+        grad_flags: Sequence[tuple[Source, bool]],
     ) -> None:
         """Call the graph and keep its results."""
         failed, done, attempt = Label(), Label(), None
@@ -420,7 +424,7 @@ class Assembler:
             self.append(TryEnd(attempt))
             self.emit("JUMP_FORWARD", done)
             self.append(failed)
-            self._give_up(recovery, inputs)
+            self._give_up(recovery, inputs, grad_flags)
             self.append(done)
         if self.outputs:
             self.emit("UNPACK_SEQUENCE", len(self.outputs))
@@ -434,7 +438,9 @@ class Assembler:
         else:
             self.emit("POP_TOP")
 
-    def _give_up(self, recovery: Callable[..., object], inputs: Sequence[Source]) -> None:
+    def _give_up(
+        self, recovery: Callable[..., object], inputs: Sequence[Source], grad_flags: Sequence[tuple[Source, bool]]
+    ) -> None:
         """What follows an exception, which is TOS."""
         self.emit("STORE_FAST", ".error")
         for index, generator in enumerate(self._drawn_from):
@@ -442,6 +448,9 @@ class Assembler:
             self.load_source(generator)
             self.emit("LOAD_FAST", f".state_{index}")
             self.finish_call(2)
+            self.pop()
+        for source, flag in grad_flags:
+            self._call_on(torch.Tensor.requires_grad_, source, not flag)
             self.pop()
         self.start_call(lambda: self.load_object(recovery))
         self.emit("LOAD_FAST", ".error")

@@ -5,6 +5,7 @@ from stator.fake import (  # noqa: F401  (they fill the table of shape rules)
     rules_images,
     rules_layers,
     rules_packed,
+    rules_quantized,
     rules_reductions,
     rules_refusing,
     rules_run,

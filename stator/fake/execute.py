@@ -17,7 +17,7 @@ import torch
 from torch._library import custom_ops
 
 from stator.base.errors import DataDependent, InternalError, Unsupported
-from stator.fake.effects import operator_effects
+from stator.fake.effects import OURS, operator_effects
 from stator.fake.overloads import Table
 from stator.fake.symbolic import SYMBOLIC, FloatNode, is_symbolic
 from stator.fake.tensor import FakeTensor, forget, install_executor, make, memory_of, wrap_meta
@@ -40,8 +40,8 @@ class OperatorFacts:
     """What `execute` has to know about one operator, read from its schema and tags."""
 
     __slots__ = (
-        "alone", "composite", "data_dependent", "dims", "has_device", "mixes", "numbers", "restrides", "unreturned",
-        "view", "written",
+        "alone", "composite", "data_dependent", "dims", "draws", "has_device", "mixes", "numbers", "restrides",
+        "unreturned", "view", "written",
     )  # fmt: skip
 
     def __init__(self, func: Any) -> None:
@@ -54,7 +54,10 @@ class OperatorFacts:
         self.unreturned = writes if self.written is None else []
         self.view = not writes and any(r is not None for r in returned)
         self.data_dependent = func in _BY_DATA or (bool(_DATA_TAGS & set(func.tags)) and func not in _BY_INTEGERS)
-        pure = not writes and torch.Tag.nondeterministic_seeded not in func.tags
+        random = torch.Tag.nondeterministic_seeded in func.tags
+        #: Whether it may draw random numbers; operators of the program need not say so.
+        self.draws = random or func.namespace not in OURS
+        pure = not writes and not random
         self.restrides = torch.Tag.inplace_view in func.tags or func in _RESIZING
         self.has_device = any(a.name == "device" for a in schema.arguments)
         mixing = func._opname in _MIXING or func._opname.startswith(_MIXING_FAMILIES)

@@ -47,6 +47,8 @@ class FakeMode(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         #: Called with (operator, args, kwargs) before each operator.
         self.hook = hook
+        #: How many operators have drawn from PyTorch's default generators, or may have.
+        self.draws = 0
         # The real tensor is kept beside its fake: its id is the key, so it must not be freed and reused.
         self._memo: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[int, Memory] = {}
@@ -69,6 +71,7 @@ class FakeMode(TorchDispatchMode):
         if kwargs:
             kwargs = dict(zip(kwargs, self.fakes(tuple(kwargs.values())), strict=True))
         plan = plan_of(func)
+        self.draws += plan.draws
         refusals.check(func, plan, args, kwargs)
         starts.check(func, args, kwargs)
         repeated.check(func, args)

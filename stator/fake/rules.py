@@ -161,7 +161,9 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_float, 1, "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh", "default"),
     (_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
     (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),
-    (_bool, 1, "logical_not isnan isinf isfinite", "default"),
+    (_bool, 1, "logical_not isnan isinf isfinite signbit", "default"),
+    (_float, 1, "sinc special_entr", "default"),
+    (_first, 1, "hardshrink", "default"),
     (_same, 2, "add sub mul maximum minimum remainder fmod bitwise_and bitwise_or bitwise_xor", "Tensor default"),
     (_same, 2, "remainder", "Scalar_Tensor"),
     (_same, 2, "add sub mul remainder fmod bitwise_and bitwise_or bitwise_xor floor_divide", "Scalar"),
@@ -186,12 +188,8 @@ _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_same, 2, "sigmoid_backward tanh_backward threshold_backward gelu_backward silu_backward", "default"),
     (_same, 2, "elu_backward leaky_relu_backward hardtanh_backward hardswish_backward hardsigmoid_backward", "default"),
     (_same, 2, "softplus_backward mish_backward logit_backward", "default"),
-    (
-        _same,
-        2,
-        "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__",
-        "Tensor Tensor_Scalar Scalar_Tensor Scalar",
-    ),
+    (_same, 2, "bitwise_left_shift bitwise_right_shift", "Tensor Tensor_Scalar Scalar_Tensor"),
+    (_same, 2, "__lshift__ __rshift__", "Tensor Scalar"),
 )
 for _kind, _count, _names, _overloads in _ELEMENTWISE:
     rule(*variants(_names, _overloads))(partial(_kind, _count))

@@ -430,8 +430,10 @@ def _cross_entropy(x: Any, target: Any, weight: Any = None, reduction: int = 1) 
 @rule(aten.binary_cross_entropy_with_logits.default)
 def _crossed(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1) -> Any:
     """Computed in place of `1 - target`, which is made like the target."""
-    if reduction or not same(x.shape, target.shape) or not (is_float(x.dtype) and is_float(target.dtype)):
+    if not same(x.shape, target.shape) or not (is_float(x.dtype) and is_float(target.dtype)):
         return NotImplemented
+    if reduction:
+        return make((), x.dtype, x.device) if x.dtype is target.dtype else NotImplemented
     return like(target, None, None, None)
 
 
@@ -556,7 +558,7 @@ def _fft_c2r(x: Any, dim: Sequence[int], normalization: int, last_dim_size: int)
 
 
 def _by_mkl(x: Any) -> bool:
-    return x.device.type == "cpu" and torch.backends.mkl.is_available() and not x._has_symbolic_sizes_strides
+    return x.device.type == "cpu" and torch.backends.mkl.is_available()
 
 
 def _in_memory(x: Any, dims: Sequence[int]) -> list[int]:

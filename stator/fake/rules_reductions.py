@@ -49,6 +49,21 @@ def _sum_all(x: Any, *, dtype: Any = None) -> Any:
     return make((), _sum_dtype(x, dtype), x.device)
 
 
+@rule(aten.count_nonzero.dim_IntList)
+def _count(x: Any, dims: Any) -> Any:
+    return make(reduced_size(x.shape, dims, False), torch.int64, x.device)
+
+
+@rule(aten.count_nonzero.default)
+def _count_all(x: Any, dim: int | None = None) -> Any:
+    return make(() if dim is None else reduced_size(x.shape, dim, False), torch.int64, x.device)
+
+
+@rule(aten.trace.default)
+def _trace(x: Any) -> Any:
+    return make((), _sum_dtype(x, None), x.device) if x.dim() == 2 else NotImplemented
+
+
 @rule(aten.mean.dim)
 def _mean(x: Any, dims: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
     dtype = dtype or x.dtype

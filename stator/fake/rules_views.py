@@ -188,6 +188,29 @@ def _diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     return view(x, [*[size[dim] for dim in kept], extent], [*[stride[dim] for dim in kept], step])
 
 
+@rule(aten.diagonal_copy.default)
+def _diagonal_copy(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    seen = _diagonal(x, offset, dim1, dim2)
+    return seen if seen is NotImplemented else make(seen.shape, x.dtype, x.device)
+
+
+@rule(aten.diag_embed.default)
+def _diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """Zeros with the last dim as a diagonal of two."""
+    count = x.dim() + 1
+    if not x.dim() or not all(-count <= dim < count for dim in (dim1, dim2)) or dim1 % count == dim2 % count:
+        return NotImplemented
+    *size, extent = x.shape
+    for dim in sorted((dim1 % count, dim2 % count)):
+        size.insert(dim, extent + abs(offset))
+    return make(size, x.dtype, x.device)
+
+
+@rule(aten.unfold_backward.default)
+def _folded(grad: Any, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
+    return make(tuple(input_sizes), grad.dtype, grad.device)
+
+
 @rule(aten.unfold.default)
 def _unfold(x: Any, dim: int, extent: int, step: int) -> Any:
     size, stride = list(x.shape), list(x.stride())

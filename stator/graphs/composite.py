@@ -23,6 +23,14 @@ from stator.fake.tensor import FakeTensor
 from stator.graphs import literals
 from stator.graphs.formulas import as_eager_chooses
 from stator.graphs.recurrent import lstm, packed
+from stator.graphs.short_time import istft, stft
+
+
+def call_plainly(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What `call` does while programs are captured and all sizes are numbers."""
+    if function in _ASKING:
+        return call(function, args, kwargs)
+    return function(*args, **kwargs)
 
 
 def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -173,10 +181,14 @@ _OTHERS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.index_fill_: partial(_filled, True),
     torch.autograd.grad: gradients,
     torch.lstm: lstm,
+    **dict.fromkeys((torch.istft, torch.Tensor.istft), istft),
     **dict.fromkeys((torch.tensor, torch.as_tensor, torch.asarray), literals.tensor),
     torch.Tensor.new_tensor: literals.tensor_like,
     **{function: partial(_max_pool1d, function) for function in (torch.max_pool1d, F.max_pool1d)},
 }
+
+#: Those that ask for data where they are called.
+_ASKING = frozenset({torch.istft, torch.Tensor.istft})
 
 #: The operators of modes, for inputs of three dims, four and five; None where there is no such.
 _RESAMPLING: dict[str, tuple[str | None, ...]] = {
@@ -226,5 +238,6 @@ _FORMS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.__rmatmul__: lambda a, b: _matmul(b, a),
     **dict.fromkeys((F.linear, torch.ops.aten.linear.default), _linear),
     torch.linspace: _linspace,
+    **dict.fromkeys((torch.stft, torch.Tensor.stft), stft),
     **{getattr(torch, name): partial(packed, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
 }

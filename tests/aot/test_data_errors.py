@@ -83,6 +83,17 @@ OPERATORS: dict[str, tuple[Callable[..., Tensor], tuple[Any, ...], tuple[Any, ..
     "bernoulli in place": (lambda x, y: x.clone().bernoulli_(y), (ROWS[0], CERTAIN), (ROWS[0], CERTAIN * torch.nan)),
     "binary_cross_entropy": (F.binary_cross_entropy, (CERTAIN * 0.9, CERTAIN), (CERTAIN * 1.1, CERTAIN)),
     "its target": (F.binary_cross_entropy, (CERTAIN * 0.9, CERTAIN), (CERTAIN, -CERTAIN)),
+    "quantile": (torch.quantile, (CERTAIN, CERTAIN), (CERTAIN, CERTAIN - 0.001)),
+    "nanquantile as a method": (
+        lambda x, q: x.nanquantile(q, 0),
+        (CERTAIN, CERTAIN[:1]),
+        (CERTAIN, CERTAIN[:1] * torch.nan),
+    ),
+    "quantile by name": (
+        lambda x, y: torch.quantile(x, q=y, interpolation="lower"),
+        (CERTAIN, CERTAIN),
+        (CERTAIN, CERTAIN + 0.001),
+    ),
     "one_hot": (lambda x: F.one_hot(x, 3), (at(0, 2),), (at(0, 3),)),
     "inv": (torch.linalg.inv, (REGULAR,), (SINGULAR,)),
     "inverse": (torch.inverse, (REGULAR,), (SINGULAR,)),

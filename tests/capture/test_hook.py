@@ -271,3 +271,40 @@ def test_the_limit_of_a_frame_warns_and_runs_it(graphs: Graphs, x: torch.Tensor)
     with pytest.warns(FallbackWarning, match="which is the limit"):
         for word in ("a", "bb", "ccc", "dddd", "eeeee"):
             torch.testing.assert_close(compiled(x, word), helper(x, word))
+
+
+def test_the_versions_of_a_frame_are_counted_anew_after_a_reset(graphs: Graphs, x: torch.Tensor) -> None:
+    """Those of each module by itself, and no more of them than the limit says."""
+
+    class Repeated(nn.Module):
+        def forward(self, x: torch.Tensor, word: str) -> torch.Tensor:
+            return x * len(word)
+
+    options = {"recompile_limit": 2}
+    modules = [Repeated(), Repeated()]
+
+    @stator.disable(recursive=False)
+    def outer(x: torch.Tensor, word: str) -> torch.Tensor:
+        return modules[0](x, word) + modules[1](x, word + "!")
+
+    for _ in range(2):
+        compiled = stator.compile(outer, backend=graphs, options=options)
+        graphs.sizes.clear()
+        for word in ("a", "bb", "ccc", "dddd", "eeeee"):
+            torch.testing.assert_close(compiled(x, word), outer(x, word))
+        assert 2 <= len(graphs.sizes) <= 4
+        stator.reset()
+
+
+def test_a_frame_has_as_many_versions_as_the_limit_says(graphs: Graphs, x: torch.Tensor) -> None:
+    def helper(x: torch.Tensor, word: str) -> torch.Tensor:
+        return x * len(word)
+
+    @stator.disable(recursive=False)
+    def outer(x: torch.Tensor, word: str) -> torch.Tensor:
+        return helper(x, word)
+
+    compiled = stator.compile(outer, backend=graphs, options={"recompile_limit": 2})
+    for word in ("a", "bb", "ccc", "dddd", "eeeee"):
+        torch.testing.assert_close(compiled(x, word), outer(x, word))
+    assert len(graphs.sizes) == 2

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import stator
 from stator.base.errors import FallbackWarning
+from stator.capture import frames
 
 
 def test_a_backend_that_compiles_its_graph() -> None:
@@ -51,6 +52,47 @@ def test_a_builtin_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
         found = compiled(x, [1, 2]), compiled(x, [1, 2])
     assert [result.tolist() for result in found] == [[7, 7], [7, 7]]
     assert compiled(x, [1, 2]).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["shape", "size", "stride", "numel", "storage_offset", "dtype"])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_geometry_that_is_replaced(name: str, dynamic: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the program says of a tensor is not taken for what lies in memory, whether its code was compiled before."""
+    lies: dict[str, Any] = {
+        "shape": property(lambda t: torch.Size([100, 100])),
+        "size": lambda t, *dim: 100 if dim else torch.Size([100, 100]),
+        "stride": lambda t, *dim: 7 if dim else (7, 7),
+        "numel": lambda t: 10_000,
+        "storage_offset": lambda t: 90,
+        "dtype": property(lambda t: torch.float64),
+    }
+
+    def asks(x: Tensor) -> Any:
+        found = getattr(x, name)
+        return x * 2 + 1, found() if callable(found) else found
+
+    def computes(x: Tensor) -> Tensor:
+        return (x.view(-1) * 2).cumsum(0) + x.sin().mean(0).sum()
+
+    earlier = [stator.compile(function, dynamic=dynamic) for function in (asks, computes)]
+    x = torch.randn(4, 3)
+    right = [function(x) for function in (asks, computes)]
+    frames.forget_warnings()
+    for compiled in earlier:
+        compiled(x)
+    with pytest.warns(FallbackWarning, match="is not torch's own"), monkeypatch.context() as patch:
+        patch.setattr(Tensor, name, lies[name])
+        found = [
+            (compiled(x), stator.compile(function)(x))
+            for compiled, function in zip(earlier, (asks, computes), strict=True)
+        ]
+        lie = asks(x)[1]
+    assert [result[1] for result in found[0]] == [lie, lie] != [right[0][1]] * 2
+    for result, _ in found[0]:
+        torch.testing.assert_close(result, right[0][0])
+    for result in found[1]:
+        torch.testing.assert_close(result, right[1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(earlier[0](x)[0], right[0][0])
 
 
 class Edges(NamedTuple):

@@ -50,7 +50,8 @@ UNARY = [
     if op._schema.name.split("::")[1]
     in (
         "neg relu sign ceil floor square exp log sqrt rsqrt sin tanh erf sigmoid reciprocal gelu silu isnan "
-        "logical_not abs clone zeros_like empty_like detach alias leaky_relu log1p softplus"
+        "logical_not abs clone zeros_like empty_like detach alias leaky_relu log1p softplus "
+        "sinc special_entr signbit hardshrink count_nonzero"
     ).split()
 ]
 BINARY = [
@@ -64,9 +65,29 @@ BINARY = [
 ]
 
 
+def test_counts_and_diagonals():
+    aten = torch.ops.aten
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        for size in ((3, 4), (2, 3, 4, 5), (1, 4, 1, 3)):
+            for x in layouts(size, dtype):
+                compare(aten.count_nonzero.dim_IntList, x, [0, -1])
+                compare(aten.count_nonzero.default, x, 1)
+                for offset, first, second in ((0, 0, 1), (1, 1, 0), (-2, 0, -1)):
+                    compare(aten.diagonal_copy.default, x, offset, first, second)
+                    compare(aten.diag_embed.default, x, offset, first, second)
+                if x.dim() == 2:
+                    compare(aten.trace.default, x)
+                    compare(aten.unfold_backward.default, x.unfold(1, 2, 1), list(x.shape), 1, 2, 1)
+                if dtype.is_floating_point:
+                    for reduction in (0, 1, 2):
+                        compare(aten.binary_cross_entropy_with_logits.default, x, x * 2, None, None, reduction)
+
+
 @pytest.mark.parametrize("op", UNARY, ids=str)
 def test_unary(op):
-    integral = not any(name in str(op) for name in ("gelu", "silu", "leaky", "softplus"))
+    if op is torch.ops.aten.count_nonzero.dim_IntList:
+        return
+    integral = not any(name in str(op) for name in ("gelu", "silu", "leaky", "softplus", "hardshrink"))
     for dtype in (torch.float32, torch.bfloat16, *((torch.int64,) if integral else ())):
         for size in ((3, 4), (2, 3, 4, 5), (1, 4, 1, 3)):
             for x in layouts(size, dtype):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -145,3 +147,37 @@ def test_a_break_is_told_with_the_users_line() -> None:
     (stop,) = told.breaks
     assert stop.location is not None
     assert stop.location == Location(__file__, f.__code__.co_firstlineno + 2)
+
+
+class Outside(torch.autograd.Function):
+    """Leaves torch in the middle, which raises for tensors without data, and in eager does not."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.detach().numpy() * 2)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return grads[0] * 2
+
+
+@pytest.mark.filterwarnings("ignore::stator.base.errors.FallbackWarning")
+def test_a_call_that_only_tensors_without_data_make_raise_has_a_break() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = Outside.apply(x)  # type: ignore[no-untyped-call]
+        return y + 1
+
+    x = torch.randn(3, requires_grad=True)
+    for _ in range(2):
+        report = stator.explain(program)(x)
+        assert len(report.breaks) == 1
+        torch.testing.assert_close(report.result, x * 2 + 1)
+
+
+def test_an_error_of_the_program_is_no_break() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x @ x
+
+    with log.collect() as recorder, pytest.raises(RuntimeError):
+        stator.compile(program)(torch.randn(2, 3))
+    assert not recorder.of(log.BREAK)

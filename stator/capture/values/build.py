@@ -40,6 +40,7 @@ from stator.capture.values.torch import (
     optimizer,
     profiler,
     random_generator,
+    read_float,
     state,
     switches,
     tensor_methods,
@@ -61,8 +62,8 @@ __all__ = [
 FILES = (
     builtin_types, class_statement, context_variable, copying, functional, numpy_scalars, pure, python_module, sharing,
     warning,
-    autocast, default_device, distributions, functions, nn_module, optimizer, profiler, random_generator, state,
-    switches, tensor_methods,
+    autocast, default_device, distributions, functions, nn_module, optimizer, profiler, random_generator, read_float,
+    state, switches, tensor_methods,
     autograd_function, checkpointing, flexible, gradients, inference, views, vmap,
     compiled, markers,
 )  # fmt: skip

@@ -53,7 +53,15 @@ from stator.capture.values.python.objects import (
 )
 from stator.capture.values.python.objects import module as python_module
 from stator.capture.values.stator import markers
-from stator.capture.values.torch import autocast, default_device, graph_context, random_generator, switches, tensor
+from stator.capture.values.torch import (
+    autocast,
+    default_device,
+    graph_context,
+    random_generator,
+    read_float,
+    switches,
+    tensor,
+)
 from stator.capture.values.torch import functions as torch_function
 from stator.capture.values.torch import nn_module as module
 from stator.capture.values.torch import profiler as ranges
@@ -70,6 +78,11 @@ STORED = 0
 def in_a_range(t: Tensor) -> Tensor:
     with torch.profiler.record_function("range"):
         return t * 2
+
+
+def with_a_float_dropped(t: Tensor) -> Tensor:
+    -float(t.sum())
+    return t * 2
 
 
 def with_a_variable_set(t: Tensor) -> Tensor:
@@ -274,6 +287,7 @@ PROGRAMS: dict[type[Value], Callable[[Tensor], Any]] = {
     torch_function.TorchFunctionValue: lambda t: torch.sin(t),
     torch_function.NamespaceValue: lambda t: torch.ops.aten.sin(t),
     unknown_text.UnknownTextValue: with_a_message_dropped,
+    read_float.ReadFloat: with_a_float_dropped,
     user_object.UserObjectValue: lambda t: t * Pair().parts[0],
     iterators.IndexIterator: lambda t: [t * i for i in Pair()],
 }

@@ -1,8 +1,9 @@
 """Gradients that the program itself asks for: `torch.autograd.grad`, `backward()` and `requires_grad_()` inside.
 
 Both entries of the autograd engine become one call of `torch.autograd.grad` in the graph, run on fakes as any other;
-`backward()` then adds the results to the `.grad` of the leaves, as an effect. An input on which the program calls
-`requires_grad_()` before it computes anything from it is given to the graph as one that requires gradients.
+`backward()` then adds the results to the `.grad` of the leaves, as an effect. An input or parameter on which the
+program calls `requires_grad_()` before it computes anything from it is given to the graph as one that requires
+gradients; one that it computes nothing from any more is changed when the graph has run.
 Invariant: every path from the outputs to what they are differentiated by lies in the graph, and no tensor on it has
 hooks.
 Neighbours: `tensor.py`; `output_state.py` (tensors whose history ends with the graph); `graphs/composite.py`.
@@ -29,6 +30,7 @@ from stator.capture.values.torch.tensor import (
     TensorValue,
     call_graph,
     failed,
+    has_view,
     refuse_mapped,
     result_value,
 )
@@ -77,17 +79,16 @@ def require_grad(tx: Machine, owner: TensorValue, wanted: Value = TRUE) -> Value
         call_graph(tx, "call_method", "requires_grad_", (owner, fresh(flag)), {})
         tx.graph.made[id(owner.fake)] = owner
         return owner
-    if owner.node.op != "placeholder":
-        raise GraphBreak("requires_grad_() on a parameter or buffer of a module that is in the graph already")
-    if owner.node.users or tx.graph.is_changed(owner.node):
-        raise GraphBreak("requires_grad_() on an input from which something has been computed before")
+    if any(has_view(node.meta["val"], owner.fake) for node in owner.node.users):
+        raise GraphBreak("requires_grad_() on an input or parameter of which there is a view")
     if owner.real is None or owner.real.is_inference():
         raise GraphBreak("requires_grad_() on an inference tensor")
     try:
         owner.fake.requires_grad_(flag)
     except OF_OPERATIONS as error:
         failed(tx, torch.Tensor.requires_grad_, error)
-    tx.graph.grad_flags[owner.node] = flag
+    if not tx.graph.set_flag(owner.node, flag, owner.real.requires_grad, tx.location()):
+        tx.effects.call(torch.Tensor.requires_grad_, owner, fresh(flag))
     return owner
 
 

@@ -25,6 +25,7 @@ from stator.capture.values.python.objects.function import BoundMethodValue, made
 from stator.capture.values.registry import MAKERS, SPECIAL, builds, handler_of, makes
 from stator.capture.values.torch.default_device import with_device
 from stator.capture.values.torch.leaves import guard_reads, is_whole
+from stator.capture.values.torch.read_float import take
 from stator.capture.values.torch.tensor import TensorValue, call_graph, call_tensor_method
 from stator.fake import overlap
 
@@ -72,7 +73,6 @@ INLINED = {
 
 #: What cannot be in a graph, and why.
 REFUSED: dict[Any, str] = {
-    torch.manual_seed: "it changes the random state",
     torch.seed: "it changes the random state",
     torch.set_default_dtype: "it changes the state of the process",
     torch.set_default_device: "it changes the state of the process",
@@ -163,6 +163,8 @@ class TorchFunctionValue(PinnedValue):
             ):
                 return ask(tx, function, args, kwargs)
             raise GraphBreak(f"{name_of(function)}() cannot be in a graph: it is about the state of the process")
+        if (taken := take(tx, function, args, kwargs)) is not None:
+            return taken
         if "out" in kwargs and not kwargs["out"].is_none():
             return call_into(tx, function, args, kwargs)
         return call_graph(tx, "call_function", function, args, kwargs)

@@ -4,8 +4,9 @@
 
 Such calls are made by PyTorch itself, in the program's order, on the generator that each call has: the numbers are
 eager's, and so is the state it is left in. What draws by the data of a tensor that the graph computes ends the graph.
-PyTorch's default generator given by name is none given. Neighbours: `graph.py` (`earlier`), `rewrite.py` (writes the
-calls), `tensor.py` (asks `draw`).
+PyTorch's default generator given by name is none given. What the program does to its state (`manual_seed`,
+`fork_rng`) is done before the graph where nothing has been drawn from it yet, and after it where nothing is drawn any
+more. Neighbours: `graph.py` (`earlier`, `late_state`), `rewrite.py` (writes the calls), `tensor.py` (asks `draw`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from stator.base.errors import GraphBreak
 from stator.capture.fields import part, value_class
 from stator.capture.source import AttrSource, ConstSource, EarlierSource
 from stator.capture.values import watch
-from stator.capture.values.base import Object, PinnedValue
+from stator.capture.values.base import MethodValue, Object, PinnedValue
 from stator.capture.values.fold import all_constant
+from stator.capture.values.methods import find_method
 from stator.capture.values.registry import builds, fresh, handles
 from stator.capture.values.torch.tensor import DRAWN, TensorValue, call_graph
 from stator.fake import FakeTensor
@@ -80,12 +82,17 @@ class GeneratorObject(Object):
         self.restored = True
         return self
 
+    def m_clone_state(self, tx: Machine, /) -> Value:
+        made = GeneratorObject(self.device, source=earlier(tx, torch.Generator.clone_state, (self,)))
+        made.restored = True
+        return made
+
 
 def is_early(tx: Machine, value: Value) -> bool:
     """Whether it is there before the graph runs, as it is here."""
     if isinstance(value, TensorValue):
         return value.source is not None and not tx.graph.is_changed(value.node) and not value.fake.requires_grad
-    return value.is_constant() or isinstance(value, GeneratorObject)
+    return value.is_constant() or isinstance(value, GeneratorObject | DefaultGenerator)
 
 
 def earlier(
@@ -94,7 +101,8 @@ def earlier(
     """Makes a call before the graph runs; where its result is found."""
     kwargs = kwargs or {}
     if not all(is_early(tx, value) for value in (*args, *kwargs.values())):
-        raise GraphBreak("a random generator is used with what the graph computes")
+        what = "a random generator is used with what the graph computes"
+        raise GraphBreak(what, "draw by sizes alone, torch.rand(sizes, generator=g), and compare with what is computed")
     if tx.graph.mapping or tx.graph.inference or tx.graph.region is not None:
         raise GraphBreak("a random generator is used inside of vmap, of inference mode or of a checkpointed call")
     found = EarlierSource(len(tx.graph.earlier))
@@ -138,7 +146,9 @@ def draw(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwargs: dic
     fakes = [arg.graph_argument()[1] for arg in args]
     named = {name: arg.graph_argument()[1] for name, arg in rest.items()}
     function = getattr(torch.Tensor, target) if kind == "call_method" else target
+    before = tx.graph.mode.draws
     like = tx.graph.run(function, fakes, named)
+    tx.graph.mode.draws = before  # from another generator
     if not isinstance(like, FakeTensor) or like.requires_grad:
         raise GraphBreak("a random generator is used for more than a tensor without gradient")
     return tensor_of(tx, earlier(tx, function, args, kwargs), like)
@@ -174,9 +184,50 @@ DRAWN.append(draw)
 
 @value_class
 class DefaultGenerator(PinnedValue):
-    """The generator that is used where none is given."""
+    """The generator that is used where none is given, and from which the graph draws when it runs."""
 
     kind = "the default random generator"
+
+    def get_attr(self, tx: Machine, name: str) -> Value:
+        return MethodValue(self, name) if find_method(self, name) is not None else PinnedValue.get_attr(self, tx, name)
+
+    def m_manual_seed(self, tx: Machine, seed: Value, /) -> Value:
+        before_draws(tx, "the default generator is seeded")
+        earlier(tx, torch.Generator.manual_seed, (self, seed))
+        return self
+
+    def m_get_state(self, tx: Machine, /) -> Value:
+        before_draws(tx, "the random state is asked for")
+        return tensor_of(tx, earlier(tx, torch.Generator.get_state, (self,)), self.obj.get_state())
+
+    def m_set_state(self, tx: Machine, new_state: Value, /) -> Value:
+        if tx.graph.mode.draws or tx.graph.late_state is not None:
+            tx.graph.set_late_state(tx.location())
+            tx.effects.call(torch.Generator.set_state, self, new_state)
+        else:
+            earlier(tx, torch.Generator.set_state, (self, new_state))
+        return self
+
+
+def before_draws(tx: Machine, what: str) -> None:
+    """Refuses what is to be done to the random state before the graph runs, where that has drawn from it."""
+    if tx.graph.mode.draws or tx.graph.late_state is not None:
+        raise GraphBreak(f"{what} after random numbers have been drawn", "give the operators a torch.Generator instead")
+
+
+def seed_all(generator: torch.Generator, seed: int) -> torch.Generator:
+    """`torch.manual_seed(seed)`, whose first result is the default generator."""
+    return torch.manual_seed(seed)
+
+
+@handles(torch.manual_seed)
+def manual_seed(tx: Machine, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+    """`torch.manual_seed(seed)`: on all devices."""
+    (seed,) = (*args, *kwargs.values())
+    before_draws(tx, "torch.manual_seed() is called")
+    generator = DefaultGenerator(torch.default_generator, source=ConstSource(torch.default_generator))
+    earlier(tx, seed_all, (generator, seed))
+    return generator
 
 
 @builds(torch.Generator)

@@ -79,6 +79,7 @@ READ_STATE: dict[Any, str] = {
     torch.backends.mps.is_available: MACHINE,
     torch.mps.is_available: MACHINE,
     torch.xpu.is_available: MACHINE,
+    torch._C._accelerator_getAccelerator: MACHINE,
     torch._utils._get_available_device_type: MACHINE,
     torch.distributed.is_available: "how torch was built",
     torch._C._get_privateuse1_backend_name: "a backend is named once, before its tensors exist",

@@ -13,6 +13,7 @@ import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from stator.base.errors import DataDependent, GraphBreak, Undecided, Unsupported
 from stator.capture.fields import part, value_class
@@ -121,6 +122,8 @@ class TensorValue(Object):
             return fresh(self.extent(tx))
         if function in (str, repr):
             return UnknownTextValue.here(tx)
+        if function is float:
+            return None if override(tx, self, "__float__") is not None else READS_FLOAT[0](tx, self)
         if function not in COMPUTING:
             return None
         written = call_override(tx, self, COMPUTING[function], *args)
@@ -222,6 +225,10 @@ class TensorValue(Object):
             return
         if name == "data" and value is self:
             return  # it has that memory and that geometry; `Module.to` does so where nothing is to be converted
+        if name == "data" and isinstance(value, TensorValue) and can_move(self, value):
+            tx.graph.set_late(self.node, tx.location())
+            tx.effects.call(set_data, self, value)
+            return
         if name != "grad" and look_up(tx, self.cls, name) is not MISSING:
             raise self.refuse(f"setting attribute {name!r}")
         if name == "grad" and not (value.is_none() or isinstance(value, TensorValue)):
@@ -312,6 +319,25 @@ class TensorValue(Object):
         return call_graph(tx, "call_function", function, operands, {})
 
 
+def can_move(owner: TensorValue, memory: TensorValue) -> bool:
+    """Whether a tensor from outside may be given the memory of another one when the graph has run."""
+    if owner.source is None or owner.real is None or owner.real.is_inference():
+        return False
+    mine, given = owner.fake, memory.fake
+    facts = [(fake.shape, fake.stride(), fake.storage_offset(), fake.dtype, fake.device) for fake in (mine, given)]
+    return facts[0] == facts[1] and not any(has_view(node.meta["val"], mine) for node in owner.node.users)
+
+
+def has_view(value: Any, base: Any) -> bool:
+    """Whether autograd takes some of the tensors for views of one."""
+    return any(isinstance(tensor, torch.Tensor) and tensor._base is base for tensor in tree_leaves(value))
+
+
+def set_data(tensor: torch.Tensor, memory: torch.Tensor) -> None:
+    """`tensor.data = memory`."""
+    tensor.data = memory
+
+
 @value_class
 class OpaqueValue(Object):
     """An object of which only is known that it is there."""
@@ -398,6 +424,10 @@ def call_tensor_method(
     if special is not None:
         return special(tx, owner, *args, **kwargs)
     return call_graph(tx, "call_method", name, (owner, *args), kwargs)
+
+
+#: `read` of `read_float.py`, which builds on this file.
+READS_FLOAT: list[Callable[[Machine, TensorValue], Value | None]] = []
 
 
 def answer(tx: Machine, function: Callable[..., Any], args: Sequence[Value], kwargs: dict[str, Value]) -> Value:

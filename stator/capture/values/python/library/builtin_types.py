@@ -56,6 +56,8 @@ def _number(cls: type) -> None:
             return args[0]
         if cls is float and len(args) == 1 and not kwargs and isinstance(args[0], SymbolicValue | SymbolicFloat):
             return args[0] if isinstance(args[0], SymbolicFloat) else make(tx, args[0].sizes, "float", args[0])
+        if len(args) == 1 and not kwargs and args[0].in_graph and (read := args[0].by_builtin(tx, cls)) is not None:
+            return read
         return folded(tx, cls, args, kwargs)
 
     models(cls)(call)
