@@ -199,7 +199,7 @@ CHANGES: dict[str, Sequence[str]] = {
         "m.seq.append(nn.Tanh())", "m.layers = m.layers[:1]", "m.seq[0] = m.linear", "m.layers[0] = m.linear",
          "del m.act; m.act = lambda y: y * 4", "m.parts.append(torch.ones(3))",
         "m.parts[0] = nn.Parameter(torch.full((3,), 7.0))", "m.layers.insert(0, nn.Tanh())", "m.table.clear()",
-        "m._modules['act'] = nn.Tanh()", "m._modules.move_to_end('seq')",
+        "m._modules['act'] = nn.Tanh()", "m._modules['seq'] = m._modules.pop('seq')",
         "m.seq = nn.Sequential(*list(m.seq)[::-1])",
         "hooks.append(nn.modules.module.register_module_forward_hook(lambda mod, a, out: out + 1))",
         "hooks and hooks.pop().remove()",
