@@ -89,6 +89,8 @@ _MIXING = frozenset(
 _MIXING_FAMILIES = ("_foreach_", "_fused_", "_amp_", "_cudnn_", "_scaled_dot_product_", "_flash_", "_efficient_")
 #: Whose results have a dim more, which may be named.
 _ADDING = {aten.unsqueeze.default, aten.stack.default}
+#: That may be told a dim several times.
+_REPEATING = {aten.roll.default}
 #: Not tagged as data-dependent, although the shape depends on what is in a tensor.
 _BY_DATA = {aten._pack_padded_sequence.default}
 #: Tagged as data-dependent, but so only for boolean indices; their rule tells.
@@ -142,7 +144,7 @@ def _check_kind(func: Any, values: Iterable[Any]) -> None:
 
 
 def _check_dims(func: Any, positions: list[int], args: tuple[Any, ...]) -> None:
-    """Raise as eager does where a dim is named that the first argument has not, nor gets."""
+    """Raise as eager does where a dim is named that the first argument has not, nor gets; or one is named twice."""
     first = args[0]
     if type(first) is FakeTensor:
         rank = first.dim()
@@ -154,11 +156,14 @@ def _check_dims(func: Any, positions: list[int], args: tuple[Any, ...]) -> None:
     rank = max(rank + (func in _ADDING), 1)
     for position in positions:
         dims = args[position] if position < len(args) else None
-        for dim in dims if type(dims) is list else (dims,):
+        named = dims if type(dims) is list else [dims]
+        for i, dim in enumerate(named):
             if type(dim) is int and not -rank <= dim < rank:
                 raise IndexError(
                     f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})"
                 )
+            if i and func not in _REPEATING and any((dim - other) % rank == 0 for other in named[:i]):
+                raise RuntimeError(f"dim {dim % rank} appears multiple times in the list of dims")
 
 
 def _has_float(args: Iterable[Any]) -> bool:

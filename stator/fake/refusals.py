@@ -9,8 +9,8 @@ kernel is asked: an elementwise operator refuses there what it refuses on the ho
 values that are subtracted, casts in place).
 
 Invariant: nothing of the program is read or written, and no random number is taken from its generator.
-Neighbours: `mode.py` asks for the program's own operators; `execute.py` has what they give; `overlap.py` has what is
-refused where an operator writes to memory that another operand shares.
+Neighbours: `mode.py` asks for the program's own operators; `options.py` has options that are wrong; `execute.py` has
+what they give; `overlap.py` has what is refused where an operator writes to memory that another operand shares.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from stator.fake import overlap
+from stator.fake import options, overlap
 from stator.fake.execute import OperatorFacts
 from stator.fake.symbolic import FloatNode, size_of
 from stator.fake.tensor import FakeTensor
@@ -121,7 +121,7 @@ def _ask(func: Any, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """What the operator says to arguments of these kinds, or None where it takes them or nobody can tell."""
     if len(_known) > KEPT:
         _known.clear()
-    found = _refusal(func, args, kwargs)
+    found = options.refused(func, args, kwargs) or _refusal(func, args, kwargs)
     if found is not None:
         _classes[key] = type(found)
     _known[key] = None if found is None else str(found)

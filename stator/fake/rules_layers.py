@@ -26,7 +26,7 @@ from stator.fake.layout import (
     suggests_channels_last,
     view_strides,
 )
-from stator.fake.rules import fresh, like, rule
+from stator.fake.rules import broadcast, fresh, like, rule
 from stator.fake.tensor import FakeTensor, forget, make
 
 # ---- backwards that are called for nothing ---------------------------------------------------------------------------
@@ -429,7 +429,11 @@ def _cross_entropy(x: Any, target: Any, weight: Any = None, reduction: int = 1) 
 
 @rule(aten.binary_cross_entropy_with_logits.default)
 def _crossed(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: int = 1) -> Any:
-    """Computed in place of `1 - target`, which is made like the target."""
+    """Computed in place of `1 - target`, which is made like the target, so no weight may be larger."""
+    for each in (weight, pos_weight):
+        whole = None if each is None else broadcast([x, each])
+        if whole is not None and not same(whole, x.shape):
+            raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(whole)}")
     if not same(x.shape, target.shape) or not (is_float(x.dtype) and is_float(target.dtype)):
         return NotImplemented
     if reduction:

@@ -75,6 +75,8 @@ def _alias(x: Any) -> Any:
 
 @rule(aten.permute.default)
 def _permute(x: Any, dims: Any) -> Any:
+    if len(dims) != x.dim():
+        return NotImplemented
     size, stride = x.shape, x.stride()
     return view(x, [size[dim] for dim in dims], [stride[dim] for dim in dims])
 

@@ -28,6 +28,13 @@ def test_random_programs(backend: str, seeds: int) -> None:
         assert not data_errors.differences(text, backend, seed), f"seed {seed}{text}"
 
 
+@pytest.mark.parametrize(("backend", "seeds"), [("eager", 60), ("aot_eager", 40), ("inductor", 5)])
+def test_random_programs_that_eager_refuses(backend: str, seeds: int) -> None:
+    for seed in range(5000, 5000 + seeds):
+        text = data_errors.program(random.Random(seed), refused=True)
+        assert not data_errors.differences(text, backend, seed, data_errors.ROWS), f"seed {seed}{text}"
+
+
 def test_random_programs_meet_errors() -> None:
     """The run above is not empty: half of the programs raise, others handle what is raised."""
     met = handled = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,6 +104,9 @@ class _Writer:
     most: int = MOST_STATEMENTS
     least: int = LEAST_STATEMENTS
     device: str = "cpu"
+    families: Sequence[tuple[int, list[str]]] = field(default_factory=lambda: operations.FAMILIES)
+    #: What the numbers of inputs are: see `Input.values`.
+    numbers: Sequence[str] = ("normal", "normal", "normal", "positive", "special", "edges")
 
     def write(self) -> Program:
         """Inputs, statements, outputs."""
@@ -132,7 +135,7 @@ class _Writer:
             if rng.random() < 0.06:
                 dtype = rng.choice(COMPLEX)
             grad = rng.choice(("", "", "leaf", "leaf", "inner")) if dtype in (*FLOATS, *COMPLEX) else ""
-            values = rng.choice(("normal", "normal", "normal", "positive", "special", "edges"))
+            values = rng.choice(self.numbers)
             layout = rng.choice(("contiguous", "contiguous", rng.choice(LAYOUTS)))
             recipe = Input(size, dtype, layout, values, grad, rng.randint(0, 99), self.device)
             self.inputs.append(recipe)
@@ -142,9 +145,9 @@ class _Writer:
 
     def _statement(self) -> None:
         rng = self.rng
-        families = operations.FAMILIES
+        families = [*self.families]
         if self.device != "cpu":
-            families = [*families, (16, operations.DEVICES)]
+            families.append((16, operations.DEVICES))
         family = rng.choices([f for _, f in families], [w for w, _ in families])[0]
         text = self._fill(rng.choice(family))
         if text is None:

@@ -84,6 +84,8 @@ def _zero(x: Tensor) -> int | bool:
 @decompose("block_diag", also_complex=True)
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     """The blocks, each as wide as the result, one below the other."""
+    if not tensors:
+        return NotImplemented
     dtype = promote(tensors)
     blocks = [x if x.dim() == 2 else p.view(contiguous(x), [1, x.numel()]) for x in tensors]
     width = sum([block.shape[1] for block in blocks])

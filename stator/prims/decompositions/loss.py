@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from stator.prims import names as p
@@ -141,7 +142,7 @@ def nll_loss_forward(
 ) -> tuple[Tensor, Tensor]:
     if x.numel() == 0:
         return NotImplemented
-    dim = _class_dim(x)
+    dim, target = _class_dim(x), cast(target, torch.int64)  # no byte is a negative number, nor past 255
     valid = p.ne(target, ignore)
     safe = p.where(valid, target, 0)
     wide = cast(x, compute_type(x.dtype))
@@ -174,7 +175,7 @@ def nll_loss_backward(
     """Minus the scaled gradient at the target class, zero elsewhere: pointwise, no scatter needed."""
     if x.numel() == 0:
         return NotImplemented
-    dim = _class_dim(x)
+    dim, target = _class_dim(x), cast(target, torch.int64)
     classes = x.shape[dim]
     valid = p.ne(target, ignore)
     wide = compute_type(x.dtype)

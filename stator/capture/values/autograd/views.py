@@ -1,4 +1,4 @@
-"""Whether a tensor is a view, and of what: `Tensor._is_view()` and `Tensor._base`.
+"""Whether a tensor is a view, and of what: `Tensor._is_view()` and `Tensor._base`; and `detach_()`, refused for views.
 
 Of a tensor that the graph computes the fakes know it, since autograd relates them as it relates real tensors. It must
 be answered here: what a compiled graph returns is no view but of inputs and of other results (docs/autograd.md).
@@ -51,6 +51,16 @@ def base(tx: Machine, tensor: TensorValue) -> Value:
     return NONE if found is None else call_graph(tx, "call_function", getattr, (tensor, fresh("_base")), {})
 
 
+def detach_in_place(tx: Machine, tensor: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
+    """`tensor.detach_()`, which raises for a view; a fake of an input is none."""
+    if tensor.real is not None and tensor.source is not None:
+        found = tensor.real._is_view()
+        tx.guard("CALL", tensor.source, (torch.Tensor._is_view, found))
+        if found:
+            raise tensor.refuse("detaching a view in place")
+    return call_graph(tx, "call_method", "detach_", (tensor, *args), kwargs)
+
+
 def _refuse_inference(tx: Machine) -> None:
     """Views of inference tensors are none to autograd; fakes of such inputs are ordinary tensors."""
     if any(leaf.example.is_inference() for leaf in tx.graph.leaves()):
@@ -59,3 +69,4 @@ def _refuse_inference(tx: Machine) -> None:
 
 SPECIAL_METHODS["_is_view"] = is_view
 SPECIAL_METHODS["_base"] = base
+SPECIAL_METHODS["detach_"] = detach_in_place
