@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 import stator
+from stator.base import log
 from stator.recording import overlays, users
 from stator.recording.overlays import Room, laid_bytes, pack
 from stator.recording.policy import Policy
 from tests.recording.conftest import Machine
 from tests.recording.programs import in_threads
-from tests.recording.runs import Run, Tower, clear_last, places, same
+from tests.recording.runs import Run, Tower, accumulate, clear_last, places, same
 
 # ---- around it -------------------------------------------------------------------------------------------------------
 
@@ -190,3 +191,36 @@ def test_what_is_packed_fits(seed: int) -> None:
             taken.setdefault(room, []).append((start, start + nbytes))
     for ranges in taken.values():
         assert all(end <= begin for (_, end), (begin, _) in pairwise(sorted(ranges)))
+
+
+@pytest.mark.usefixtures("few_objects")
+def test_a_device_has_so_much_more(machine: Machine, policies: Callable[[], list[Policy]]) -> None:
+    """Between two steps it is the places that take memory, and those over others take none."""
+    if machine.fake is not None:
+        pytest.skip("nobody counts the memory of the host")
+    held, laid = [], 0
+    for least in (64, 1 << 40):
+        overlays.LEAST = least
+        torch.manual_seed(0)
+        run = Run(machine, Tower(), None)
+        run.call = machine.compile(run.module)
+        clear_last(run)
+        run.seen.clear()
+        laid += laid_bytes(places(policies()))
+        gc.collect()
+        held.append(torch.cuda.memory_allocated())
+        del run
+        stator.reset()
+        gc.collect()
+    assert 0 < laid <= held[1] - held[0]
+
+
+def test_what_is_told(machine: Machine) -> None:
+    if machine.fake is None:
+        pytest.skip("a device's backward runs in another thread")
+    with log.collect() as recorder:
+        same(machine, clear_last)
+        same(machine, accumulate)
+    told = [facts["told"] for facts in recorder.of(log.RECORDING)]
+    assert any(text.endswith("MiB of them over activations") for text in told)
+    assert any("no gradients over activations any more: gradients are still there" in text for text in told)
