@@ -10,6 +10,7 @@
  *   compiled functions    plan.c         what rewritten code calls
  *                         backward.c     what autograd calls
  *                         frozen.c       keeps what is computed from parameters alone
+ *                         eager.c        runs a captured graph in eager
  *   compiled graphs       executor.c     runs a graph; executor_parse.c reads its steps, executor_call.c calls operators
  *                         extent.c       computes sizes
  *                         scratch.c, results.c, empty.c, pages.c   memory: intermediates, large results, new tensors
@@ -211,5 +212,9 @@ PyObject *native_backward(PyObject *module, PyObject *const *args, Py_ssize_t co
 /* -- frozen.c ------------------------------------------------------------------------------------- */
 
 extern PyTypeObject Frozen_Type;
+
+/* -- eager.c -------------------------------------------------------------------------------------- */
+
+extern PyTypeObject EagerGraph_Type;
 
 #endif

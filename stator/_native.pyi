@@ -67,6 +67,24 @@ class Straight:
         result: int,
     ) -> Straight: ...
 
+#: What a call of an `EagerGraph` takes: the number of an input or of an earlier call's value, or (a constant,).
+EagerOperand = int | tuple[Any]
+
+class EagerGraph:
+    """A captured graph that runs in eager; see csrc/eager.c.
+
+    A call is (kind, target, operands, names of the last of them, values that are let go of after it); a value has the
+    number of its call, counted from the inputs on. The kinds: "function", "method", "list", "tuple".
+    """
+
+    def __new__(
+        cls,
+        inputs: int,
+        calls: tuple[tuple[str, Any, tuple[EagerOperand, ...], tuple[str, ...], tuple[int, ...]], ...],
+        results: tuple[EagerOperand, ...],
+    ) -> EagerGraph: ...
+    def __call__(self, *placeholders: Any) -> tuple[Any, ...]: ...
+
 #: handler(settings, function, slots, entries), for a frame that no version matches.
 #: What it gives, if anything, is told before and after the frame runs as it is: `begin()`, `end(raised)`.
 FrameHandler = Callable[[Any, FunctionType, tuple[Any, ...], "FrameEntries | None"], object]

@@ -6,7 +6,7 @@ function is compiled, so the calls that follow carry nothing of it. The option `
 "auto" measures what took long to compile (loops that unrolled, mostly), and adds a twentieth to that, and one call. It
 also measures, for some milliseconds, graphs of a few operators on small tensors with gradients, and of views and
 library calls alone: autograd enters and leaves a compiled graph by way of Python, which an operator's own node does not
-need, views are made by Python too, and what PyTorch's own kernels take is all that eager takes, so it may be faster.
+need, and what views and PyTorch's own kernels take is all that eager takes, so it may be faster.
 Neighbours: `driver.py`, `stator/inspect/explain.py` (which always asks), docs/speed.md.
 """
 
@@ -23,6 +23,7 @@ import torch
 from torch import fx
 
 from stator.aot.attributes import lifted
+from stator.aot.eager_graph import runner
 from stator.base import log
 from stator.base.announce import announce
 from stator.base.device import HOST
@@ -31,7 +32,6 @@ from stator.base.errors import SlowWarning
 from stator.base.options import Options
 from stator.base.store import Store
 from stator.compiled import Compiled
-from stator.graphs.nodes import forward_of
 
 Call = Callable[..., Any]
 
@@ -96,7 +96,7 @@ def checked(
     log.record(log.SPEED, graph=name, compiled=measured.compiled, eager=measured.eager, slower=slower, runs_eager=back)
     if slower and asked != "measure" and not small:
         announce(_sentence(name, measured, back), SlowWarning, key=f"speed {name}")
-    return forward_of(gm) if back else call
+    return runner(gm) if back else call
 
 
 def is_small(gm: fx.GraphModule, found: Compiled) -> bool:
@@ -189,7 +189,7 @@ def measure(call: Call, gm: fx.GraphModule, inputs: Sequence[Any], seconds: floa
     grad, state = torch.is_grad_enabled(), torch.get_rng_state()
     try:
         with unseen_by_hooks():
-            eager = forward_of(gm)
+            eager = runner(gm)
             return _in_turn(lambda: _step(call, own, leaves), lambda: _step(eager, own, leaves), seconds, least)
     except Exception:  # the call itself will raise it
         return None

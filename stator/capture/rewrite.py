@@ -22,7 +22,7 @@ import torch
 from bytecode import Bytecode, CompilerFlags, Instr, Label
 from bytecode.instr import FreeVar, TryBegin, TryEnd
 
-from stator._native import Plan, Straight
+from stator._native import EagerGraph, Plan, Straight
 from stator.base.errors import InternalError
 from stator.capture.arguments import parameters
 from stator.capture.source import (
@@ -337,7 +337,8 @@ class Assembler:
         returned = self._returned()
         count = len(self.outputs)
         whole = returned == tuple(range(count))
-        if type(graph) is not Plan or self._earlier or self.changes or not (whole or isinstance(returned, int)):
+        bare = isinstance(graph, Plan | EagerGraph) and not (self._earlier or self.changes)
+        if not bare or not (whole or isinstance(returned, int)):
             return None
         found = tuple([place for place in places if place is not None])
         return Straight(graph, recovery, found, count, -1 if whole else returned) if len(found) == len(places) else None
