@@ -70,7 +70,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         PyModule_AddType(module, &Backward_Type) < 0 || add_method(module, &backward) < 0 ||
         PyModule_AddType(module, &Executor_Type) < 0 || PyModule_AddType(module, &Straight_Type) < 0 ||
         PyModule_AddType(module, &EagerGraph_Type) < 0 || PyModule_AddType(module, &Frozen_Type) < 0 ||
-        PyModule_AddType(module, &Place_Type) < 0 ||
+        PyModule_AddType(module, &Outputs_Type) < 0 || PyModule_AddType(module, &Place_Type) < 0 ||
         PyModule_AddType(module, &Recording_Type) < 0 || PyModule_AddType(module, &Recorded_Type) < 0 ||
         PyModule_AddType(module, &TileLauncher_Type) < 0 || PyType_Ready(&TileLaunch_Type) < 0) {
         Py_DECREF(module);

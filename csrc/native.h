@@ -8,6 +8,7 @@
  *                         watch.c        dicts that CPython watches for us
  *                         tensor.c, facts.c, state.c    read tensors and torch's global state
  *   compiled functions    plan.c         what rewritten code calls
+ *                         outputs.c      what the user gets, where that is more than values
  *                         backward.c     what autograd calls
  *                         frozen.c       keeps what is computed from parameters alone
  *                         eager.c        runs a captured graph in eager
@@ -83,6 +84,8 @@ typedef struct {
 int tensor_prepare(void);
 /* Whether the object is a torch.Tensor; call tensor_prepare before. */
 bool tensor_check(PyObject *object);
+/* Whether it is one of no other class. */
+bool tensor_check_exact(PyObject *object);
 /* Fills the view of a tensor; 0 or -1 with an exception. */
 int tensor_view(PyObject *tensor, TensorView *view);
 /* Sizes or strides as a tuple. */
@@ -203,6 +206,13 @@ PyObject *native_results_release(PyObject *module, PyObject *ignored);
 
 extern PyTypeObject Plan_Type;
 PyObject *native_record(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+/* -- outputs.c ------------------------------------------------------------------------------------ */
+
+extern PyTypeObject Outputs_Type;
+/* The tuple of results, from inputs (attributes, then arguments) and values. */
+PyObject *outputs_make(PyObject *outputs, PyObject *attributes, PyObject *const *args, Py_ssize_t count,
+                       PyObject *values);
 
 /* -- backward.c ----------------------------------------------------------------------------------- */
 

@@ -22,6 +22,7 @@ typedef struct {
     PyObject *general;
     PyObject *levels;     /* the dict that says at which level of forward mode the thread is */
     PyObject *apply;      /* enters the autograd graph, which calls `record`; NULL without backward */
+    PyObject *outputs;    /* makes the user's results from inputs and values; NULL where the values are these */
     PyObject *own;        /* from a value that may be a view to one that is none */
     PyObject *anchor;     /* makes one more value, which is saved; NULL where none is needed */
     PyObject *after;      /* (context, inputs): what else there is to record; NULL if nothing */
@@ -116,6 +117,14 @@ static PyObject *call_apply(Plan *self, PyObject *const *args, Py_ssize_t count)
     return values;
 }
 
+/* The user's results, from the values (stolen, which may be NULL). */
+static PyObject *give(Plan *self, PyObject *const *args, Py_ssize_t count, PyObject *values) {
+    if (values == NULL || self->outputs == NULL) return values;
+    PyObject *results = outputs_make(self->outputs, self->attributes, args, count, values);
+    Py_DECREF(values);
+    return results;
+}
+
 static PyObject *plan_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *kwnames) {
     Plan *self = (Plan *)callable;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
@@ -127,13 +136,13 @@ static PyObject *plan_call(PyObject *callable, PyObject *const *args, size_t fla
     if (level == NULL || !PyLong_Check(level) || PyLong_AsLong(level) >= 0) {
         return PyErr_Occurred() ? NULL : call_general(self, args, count, NULL);
     }
-    if (self->apply != NULL && graded) return call_apply(self, args, count);
+    if (self->apply != NULL && graded) return give(self, args, count, call_apply(self, args, count));
     if (self->apply != NULL && self->enables_grad) return call_general(self, args, count, NULL);
-    if (!graded) return call_forward(self, args, count);
+    if (!graded) return give(self, args, count, call_forward(self, args, count));
     if (!state_set_grad_mode(false)) return call_general(self, args, count, NULL);
-    PyObject *result = call_forward(self, args, count);
+    PyObject *values = call_forward(self, args, count);
     state_set_grad_mode(true);
-    return result;
+    return give(self, args, count, values);
 }
 
 /* -- recording ------------------------------------------------------------------------------------------ */
@@ -352,18 +361,22 @@ static PyObject *unless_none(PyObject *object) { return object == Py_None ? NULL
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *arguments[] = {"bound", "forward", "attributes", "general", "levels", "own", "values", "bare",
-                                "apply", "anchor", "after", "record", "hooks", "counter", "saved", "constant",
+                                "outputs", "apply", "anchor", "after", "record", "hooks", "counter", "saved", "constant",
                                 "watched", "looks", "held", "enables_grad", NULL};
     PyObject *bound, *forward, *attributes, *general, *levels, *own, *apply = Py_None, *anchor = Py_None;
-    PyObject *after = Py_None, *saved = NULL, *constant = NULL, *watched = NULL, *looks = NULL, *held = NULL;
+    PyObject *after = Py_None, *outputs = Py_None, *saved = NULL, *constant = NULL, *watched = NULL, *looks = NULL, *held = NULL;
     PyObject *record = Py_None, *hooks = Py_None, *counter = Py_None;
     Py_ssize_t values;
     int bare, enables_grad = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!OO!Onp|$OOOOOOO!O!O!O!O!p:Plan", arguments, &bound, &forward,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!OO!Onp|$OOOOOOOO!O!O!O!O!p:Plan", arguments, &bound, &forward,
                                      &PyTuple_Type, &attributes, &general, &PyDict_Type, &levels, &own, &values, &bare,
-                                     &apply, &anchor, &after, &record, &hooks, &counter, &PyTuple_Type, &saved,
+                                     &outputs, &apply, &anchor, &after, &record, &hooks, &counter, &PyTuple_Type, &saved,
                                      &PyTuple_Type, &constant, &PyTuple_Type, &watched, &PyTuple_Type, &looks,
                                      &PyTuple_Type, &held, &enables_grad)) {
+        return NULL;
+    }
+    if (outputs != Py_None && !Py_IS_TYPE(outputs, &Outputs_Type)) {
+        PyErr_SetString(PyExc_TypeError, "what a plan gives is described by an Outputs");
         return NULL;
     }
     if (tensor_prepare() < 0 || intern_names() < 0) return NULL;
@@ -375,6 +388,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     self->general = Py_NewRef(general);
     self->levels = Py_NewRef(levels);
     self->own = Py_NewRef(own);
+    self->outputs = unless_none(outputs);
     self->apply = unless_none(apply);
     self->anchor = unless_none(anchor);
     self->after = unless_none(after);
@@ -403,6 +417,7 @@ static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->attributes);
     Py_VISIT(self->general);
     Py_VISIT(self->levels);
+    Py_VISIT(self->outputs);
     Py_VISIT(self->apply);
     Py_VISIT(self->own);
     Py_VISIT(self->anchor);
@@ -422,6 +437,7 @@ static void plan_dealloc(PyObject *object) {
     Py_XDECREF(self->attributes);
     Py_XDECREF(self->general);
     Py_XDECREF(self->levels);
+    Py_XDECREF(self->outputs);
     Py_XDECREF(self->apply);
     Py_XDECREF(self->own);
     Py_XDECREF(self->anchor);

@@ -32,6 +32,7 @@ int32_t shim_device_type(const char *device) {
 static void prepare(void) {
     FIND(make, "libtorch_cpu.so", "aoti_torch_empty_strided");
     FIND(view, "libtorch_cpu.so", "aoti_torch__reinterpret_tensor");
+    FIND(as_strided, "libtorch_cpu.so", "aoti_torch_as_strided");
     FIND(dimensions, "libtorch_cpu.so", "aoti_torch_get_dim");
     FIND(sizes, "libtorch_cpu.so", "aoti_torch_get_sizes");
     FIND(strides, "libtorch_cpu.so", "aoti_torch_get_strides");

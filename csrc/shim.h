@@ -16,6 +16,8 @@ typedef struct {
                     int32_t index, TensorHandle *made);
     int32_t (*view)(TensorHandle tensor, int64_t dimensions, const int64_t *sizes, const int64_t *strides,
                     int64_t offset, TensorHandle *made);
+    /* What autograd sees as a view, of as many sizes as the tensor has, from where that begins; or NULL. */
+    int32_t (*as_strided)(TensorHandle tensor, const int64_t *sizes, const int64_t *strides, TensorHandle *made);
     int32_t (*dimensions)(TensorHandle tensor, int64_t *dimensions);
     int32_t (*sizes)(TensorHandle tensor, int64_t **sizes); /* the tensor's own; of strides likewise */
     int32_t (*strides)(TensorHandle tensor, int64_t **strides);

@@ -427,6 +427,8 @@ bool tensor_unrecorded(PyObject *tensor) {
     return state.raw && tensor_check(tensor) && READ(void *, impl_of(tensor) + state.autograd) == NULL;
 }
 
+bool tensor_check_exact(PyObject *object) { return Py_IS_TYPE(object, state.tensor_type); }
+
 bool tensor_check(PyObject *object) { return PyObject_TypeCheck(object, state.tensor_type); }
 
 int tensor_view(PyObject *tensor, TensorView *view) {

@@ -249,6 +249,7 @@ class Plan:
         values: int,
         bare: bool,
         *,
+        outputs: Outputs | None = None,
         apply: Callable[..., tuple[Any, ...]] | None = None,
         anchor: Callable[[], torch.Tensor] | None = None,
         after: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], None] | None = None,
@@ -265,6 +266,16 @@ class Plan:
     def __call__(self, *placeholders: Any) -> tuple[Any, ...]: ...
     @property
     def bound(self) -> Any: ...
+
+class Outputs:
+    """Results that are inputs, views of inputs or values, or constants; see csrc/outputs.c.
+
+    An item is (kind of `Output`, index, size, stride, offset, whether autograd does not see it made, constant).
+    """
+
+    def __new__(
+        cls, items: tuple[tuple[str, int, tuple[int, ...], tuple[int, ...], int, bool, Any], ...]
+    ) -> Outputs: ...
 
 class Backward:
     """A backward that is a graph and no more where the tangents fit; see csrc/backward.c.

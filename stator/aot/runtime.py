@@ -20,7 +20,7 @@ import torch
 from torch import fx
 from torch.autograd import forward_ad
 
-from stator._native import Backward, Empty, Plan, backward, record, tensor_facts
+from stator._native import Backward, Empty, Outputs, Plan, backward, record, tensor_facts
 from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
 from stator.aot.eager_replay import EagerReplay
@@ -37,6 +37,8 @@ from stator.sizes.real import NAMES, bits_of
 
 Tensor = torch.Tensor
 Compiled = Callable[[list[Tensor]], Sequence[Any]]
+#: The `LINKS` of views that C makes.
+_LINKED = ("", "unrecorded")
 _INT64_MAX = (1 << 63) - 1
 #: How many combinations of sizes one function keeps the geometry of its results for.
 _GEOMETRIES = 128
@@ -95,6 +97,7 @@ class Bound:
         "metadata",
         "mutated",
         "non_differentiable",
+        "outputs",
         "plain",
         "reach",
         "reals",
@@ -139,10 +142,6 @@ class Bound:
         #: Whether no saved tensor has a history that reaches all inputs. Then an empty extra result is saved as well:
         #: unpacked in backward it has this node as its history, without keeping an input alive.
         self.anchor = bool(metadata.saved) and not _leads_back(metadata)
-        #: Whether a call is the forward graph and no more.
-        self.bare = self.plain and not (
-            self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.generators
-        )
         #: Groups of values of which backward is told whether a tangent is given, with the tensors for yes and no.
         devices = [metadata.values[group[0]].spec.device for group in metadata.flags]
         told = {device: _truths(torch.device(device)) for device in set(devices)}
@@ -157,6 +156,12 @@ class Bound:
         self.sized = sized(metadata)
         self.fixed = None if self.sized else geometry_of(metadata, (), ())
         self.geometries = lru_cache(maxsize=_GEOMETRIES)(partial(geometry_of, metadata, self.sized))
+        #: What makes the results in C, where they are no more than the values, or None.
+        self.outputs = None if self.plain or self.fixed is None else outputs_of(self.fixed.outputs)
+        #: Whether a call is the forward graph, and results that C makes.
+        self.bare = (self.plain or self.outputs is not None) and not (
+            self.mutated or self.changed or metadata.bases or metadata.floats or metadata.reals or metadata.generators
+        )
         #: Backward in C, where that may be a graph and no more.
         self.straight = self._straight() if metadata.has_backward else None
 
@@ -174,6 +179,7 @@ class Bound:
             _own,
             self.values,
             self.bare,
+            outputs=self.outputs,
             apply=_apply if graded else None,
             anchor=Empty((0,), (1,), torch.float32) if self.anchor else None,
             after=_after if self.mutated or self.symbols or self.reach or metadata.inner else None,
@@ -401,6 +407,23 @@ def _own(value: Tensor) -> Tensor:
     owned.set_(value.untyped_storage(), value.storage_offset(), value.size(), value.stride())
     torch._C._autograd._unsafe_set_version_counter((owned,), (value._version,))
     return owned
+
+
+def outputs_of(outputs: Sequence[Output]) -> Outputs | None:
+    """What makes these results in C: of known geometry, and views that hang on their source as nothing but views."""
+    items = []
+    for output in outputs:
+        if output.dtype or output.pending or output.link not in _LINKED or output.kind == "whole":
+            return None
+        size: Any = output.size  # numbers by now
+        stride: Any = output.stride
+        offset: Any = output.offset
+        if output.kind == "number":
+            items.append(("constant", 0, (), (), 0, False, offset))
+        else:
+            unrecorded = output.link == "unrecorded"
+            items.append((output.kind, output.index, size, stride, offset, unrecorded, output.constant))
+    return Outputs(tuple(items))
 
 
 def draw_seeds(count: int, device: torch.device) -> Tensor:
