@@ -451,16 +451,22 @@ static int run_relations(GuardTree *tree, Run *run) {
     return 1;
 }
 
+/* torch's global state; that which C can read is compared at once, and one by one where it is not as expected. */
+static int run_states(GuardTree *tree, Run *run) {
+    Py_ssize_t count = states_match(&tree->states) ? tree->asked_count : tree->check_count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int status = run_single_check(&tree->checks[i], NULL, run);
+        if (status != 1) return status;
+    }
+    return 1;
+}
+
 static int run_tree(GuardTree *tree, Run *run) {
     PyObject *registers[tree->register_count + 1], *kept[tree->register_count + 1];
     run->registers = registers;
     run->kept = kept;
     run->kept_count = 0;
-    int status = 1;
-    for (Py_ssize_t i = 0; i < tree->check_count && status == 1; i++) {
-        status = run_check(&tree->checks[i], NULL);
-        if (status != 1) run->failed = tree->checks[i].text;
-    }
+    int status = run_states(tree, run);
     if (status == 1) status = run_nodes(tree->nodes, tree->node_count, NULL, run);
     if (status == 1) status = run_relations(tree, run);
     for (Py_ssize_t i = 0; i < run->kept_count; i++) Py_DECREF(kept[i]);

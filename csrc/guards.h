@@ -99,8 +99,9 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    Check *checks; /* of global state, with no value */
-    Py_ssize_t check_count;
+    StateCheck states; /* global state that can be read in C */
+    Check *checks;     /* all of it: checks with no value */
+    Py_ssize_t check_count, asked_count; /* those that ask Python come first */
     Node *nodes;
     Py_ssize_t node_count;
     Relation *relations;

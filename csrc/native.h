@@ -117,6 +117,17 @@ PyObject *native_matches(PyObject *module, PyObject *const *args, Py_ssize_t cou
 int state_number(const char *name);
 /* Reads it; false if it cannot be read here. */
 bool state_read(int number, uint64_t *value);
+/* What several pieces of state have to be. */
+#define MOST_STATES 16
+typedef struct {
+    uint32_t asked; /* bits, by number */
+    uint64_t expected[MOST_STATES];
+} StateCheck;
+
+/* False where it has to be another one already. */
+bool states_expect(StateCheck *states, int number, uint64_t value);
+/* Whether they are; false also where one cannot be read here. */
+bool states_match(const StateCheck *states);
 /* Sets grad mode; false if it cannot be set here. */
 bool state_set_grad_mode(bool enabled);
 

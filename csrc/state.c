@@ -20,9 +20,9 @@ static struct {
     void (*set_grad_mode)(bool enabled);
     int64_t (*function_modes)(void);
     int8_t (*default_dtype)(void);
-    void *(*context)(void);
     bool (*deterministic)(const void *context);
     bool (*attention[5])(const void *context);
+    const void *global; /* the one context */
     const bool *anomaly_mode;
     bool (*keep_graph)(void);
 } torch_state;
@@ -47,7 +47,7 @@ static bool find_local_keys(void) {
 }
 
 static bool find_attention(void) {
-    if (torch_state.context == NULL) return false;
+    if (torch_state.global == NULL) return false;
     for (int i = 0; i < ATTENTION_SWITCHES; i++) {
         if (torch_state.attention[i] == NULL) return false;
     }
@@ -56,10 +56,10 @@ static bool find_attention(void) {
 
 /* One bit for each kernel that attention may use. */
 static uint64_t attention_kernels(void) {
-    const void *context = torch_state.context();
     uint64_t found = 0;
+#pragma GCC unroll 5
     for (int i = 0; i < ATTENTION_SWITCHES; i++) {
-        found |= (uint64_t)torch_state.attention[i](context) << i;
+        found |= (uint64_t)torch_state.attention[i](torch_state.global) << i;
     }
     return found;
 }
@@ -74,7 +74,9 @@ static void prepare(void) {
     *(void **)&torch_state.grad_mode = dlsym(cpu, "aoti_torch_grad_mode_is_enabled");
     *(void **)&torch_state.set_grad_mode = dlsym(cpu, "aoti_torch_grad_mode_set_enabled");
     *(void **)&torch_state.function_modes = dlsym(cpu, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
-    *(void **)&torch_state.context = dlsym(cpu, "_ZN2at13globalContextEv");
+    const void *(*context)(void);
+    *(void **)&context = dlsym(cpu, "_ZN2at13globalContextEv");
+    torch_state.global = context ? context() : NULL;
     *(void **)&torch_state.deterministic = dlsym(cpu, "_ZNK2at7Context23deterministicAlgorithmsEv");
     for (int i = 0; i < ATTENTION_SWITCHES; i++) {
         *(void **)&torch_state.attention[i] = dlsym(cpu, attention_switches[i]);
@@ -88,8 +90,8 @@ static void prepare(void) {
     STATE(grad_mode, torch_state.grad_mode, torch_state.grad_mode())                                                   \
     STATE(function_modes, torch_state.function_modes, (uint64_t)torch_state.function_modes())                          \
     STATE(default_dtype, torch_state.default_dtype, (uint64_t)torch_state.default_dtype())                             \
-    STATE(deterministic, torch_state.context && torch_state.deterministic,                                             \
-          torch_state.deterministic(torch_state.context()))                                                            \
+    STATE(deterministic, torch_state.global && torch_state.deterministic,                                              \
+          (uint64_t)torch_state.deterministic(torch_state.global))                                                     \
     STATE(attention, find_attention(), attention_kernels())                                                            \
     STATE(keys_included, find_local_keys(), local_keys->included)                                                      \
     STATE(keys_excluded, find_local_keys(), local_keys->excluded)                                                      \
@@ -100,8 +102,11 @@ static void prepare(void) {
 #define NAME(name, ...) #name,
 #define READ(name, readable, now)                                                                                      \
     case STATE_##name: return (readable) && (*value = (now), true);
+#define DIFFERS(name, readable, now)                                                                                   \
+    if ((states->asked >> STATE_##name & 1) != 0 && !((readable) && states->expected[STATE_##name] == (now))) return false;
 
-enum { STATES(NUMBER) };
+enum { STATES(NUMBER) STATE_COUNT };
+_Static_assert(STATE_COUNT <= MOST_STATES, "there are more states than one comparison has room for");
 static const char *const names[] = {STATES(NAME) NULL};
 
 int state_number(const char *name) {
@@ -115,6 +120,20 @@ bool state_read(int number, uint64_t *value) {
     if (!torch_state.prepared) prepare();
     switch (number) { STATES(READ) }
     return false;
+}
+
+bool states_expect(StateCheck *states, int number, uint64_t value) {
+    if (states->asked >> number & 1) return states->expected[number] == value;
+    states->asked |= 1u << number;
+    states->expected[number] = value;
+    return true;
+}
+
+/* In one go: a call of its own for each, of a function that it looks up, takes longer than what it reads. */
+bool states_match(const StateCheck *states) {
+    if (!torch_state.prepared) prepare();
+    STATES(DIFFERS)
+    return true;
 }
 
 bool state_set_grad_mode(bool enabled) {

@@ -409,6 +409,17 @@ static int find_torch(void) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Has what can be read in C compared at once; the other checks come first. */
+static void gather_states(GuardTree *tree) {
+    for (Py_ssize_t i = 0; i < tree->check_count; i++) {
+        Check check = tree->checks[i];
+        bool read = check.kind == CHECK_STATE && check.number >= 0;
+        if (read && states_expect(&tree->states, (int)check.number, check.expected)) continue;
+        tree->checks[i] = tree->checks[tree->asked_count];
+        tree->checks[tree->asked_count++] = check;
+    }
+}
+
 static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"state", "nodes", "relations", NULL};
     PyObject *checks, *nodes, *relations;
@@ -419,6 +430,7 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     GuardTree *tree = (GuardTree *)type->tp_alloc(type, 0);
     if (tree == NULL) return NULL;
     if (find_torch() < 0 || parse_checks(checks, &tree->checks, &tree->check_count) < 0) goto failed;
+    gather_states(tree);
     if (parse_nodes(tree, nodes, &tree->nodes, &tree->node_count) < 0 || verify_registers(tree) < 0) goto failed;
     place_tops(tree->nodes, tree->node_count);
     tree->relations = zeroed(PyTuple_GET_SIZE(relations), sizeof(Relation));
