@@ -337,8 +337,9 @@ class Assembler:
         returned = self._returned()
         count = len(self.outputs)
         whole = returned == tuple(range(count))
-        bare = isinstance(graph, Plan | EagerGraph) and not (self._earlier or self.changes)
-        if not bare or not (whole or isinstance(returned, int)):
+        if not isinstance(graph, Plan | EagerGraph) or self._earlier or self.changes:
+            return None
+        if not whole and not isinstance(returned, int):
             return None
         found = tuple([place for place in places if place is not None])
         return Straight(graph, recovery, found, count, -1 if whole else returned) if len(found) == len(places) else None
