@@ -1,4 +1,5 @@
-/* Who holds memory, read where torch counts it: in the storage, a word of counts and what it says of its memory. */
+/* Who holds memory, read where torch counts it: in the storage, a word of counts and what it says of its memory. A tensor
+ * has such a word in the same place. */
 #ifndef STATOR_HOLDERS_H
 #define STATOR_HOLDERS_H
 
@@ -19,7 +20,10 @@ bool holders_known(void);
  * Python. */
 uint64_t holders_word(uint64_t tensors);
 
-/* The word of counts of a storage. */
+/* The word of counts of a tensor that one object of Python has, and nothing in C++. */
+uint64_t holders_word_of_tensor(void);
+
+/* The word of counts of a storage, or of a tensor. */
 static inline uint64_t holders_of(const char *storage) {
     return __atomic_load_n((const uint64_t *)(storage + HOLDERS_COUNTS), __ATOMIC_ACQUIRE);
 }

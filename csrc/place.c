@@ -11,8 +11,35 @@ static bool is_intact(const Place *place) {
     return memcmp(place->storage + HOLDERS_FACTS, place->facts, HOLDERS_FACT_BYTES) == 0;
 }
 
-bool place_idle(const Place *place) {
-    return place->claims == 0 && holders_of(place->storage) == holders_word((uint64_t)place->count) && is_intact(place);
+/* Whether so many tensors of it are left beside our own, and none of what lies over it. */
+static bool is_left_to(const Place *place, Py_ssize_t tensors) {
+    uint64_t expected = holders_word((uint64_t)(place->count + place->over_count + tensors));
+    if (place->claims != 0 || holders_of(place->storage) != expected || !is_intact(place)) return false;
+    for (const Place *over = place->over; over != NULL; over = over->next) {
+        if (!place_idle(over)) return false;
+    }
+    return true;
+}
+
+bool place_idle(const Place *place) { return is_left_to(place, 0); }
+
+/* Whether an object of Python is held once, and the tensor behind it by nothing else. */
+static bool is_held_once(PyObject *tensor) {
+    Py_ssize_t weak = Py_TYPE(tensor)->tp_weaklistoffset;
+    if (weak > 0 && *(PyObject **)((char *)tensor + weak) != NULL) return false;
+    const char *impl = *(const char *const *)shim_handle(tensor);
+    return Py_REFCNT(tensor) == 1 && holders_of(impl) == holders_word_of_tensor();
+}
+
+bool place_only_in(const Place *place, PyObject *list, const int64_t *numbers, Py_ssize_t count) {
+    if (!is_left_to(place, count)) return false;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *tensor = PyList_GET_ITEM(list, numbers[i]);
+        if (!tensor_check(tensor)) return false;
+        const char *storage = (const char *)tensor_storage_behind(shim_handle(tensor));
+        if (storage != place->storage || !is_held_once(tensor)) return false;
+    }
+    return true;
 }
 
 TensorHandle place_view(const Place *place, int dtype, int64_t dimensions, const int64_t *extents, int64_t offset) {
@@ -81,8 +108,28 @@ static PyObject *place_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     return (PyObject *)self;
 }
 
+/* From now on the memory is of a base, which its storage has one tensor of. */
+static void join_base(Place *self, Place *base) {
+    self->lies_over = true;
+    self->base = base;
+    self->next = base->over;
+    base->over = self;
+    base->over_count++;
+}
+
+static void leave_base(Place *self) {
+    if (self->base == NULL) return;
+    Place **link = &self->base->over;
+    while (*link != self) link = &(*link)->next;
+    *link = self->next;
+    self->base->over_count--;
+    self->base = NULL;
+}
+
 static void place_dealloc(PyObject *object) {
     Place *self = (Place *)object;
+    leave_base(self);
+    while (self->over != NULL) leave_base(self->over);
     if (self->weakrefs != NULL) PyObject_ClearWeakRefs(object);
     Py_XDECREF(self->users);
     for (Py_ssize_t i = 0; i < self->count; i++) shim_get()->release(self->keepers[i].handle);
@@ -92,6 +139,25 @@ static void place_dealloc(PyObject *object) {
 static PyObject *get_idle(PyObject *self, void *ignored) {
     (void)ignored;
     return PyBool_FromLong(place_idle((Place *)self));
+}
+
+static PyObject *get_base(PyObject *self, void *ignored) {
+    (void)ignored;
+    Place *base = ((Place *)self)->base;
+    return Py_NewRef(base ? (PyObject *)base : Py_None);
+}
+
+static PyObject *get_lies_over(PyObject *self, void *ignored) {
+    (void)ignored;
+    return PyBool_FromLong(((Place *)self)->lies_over);
+}
+
+static PyObject *get_covered(PyObject *self, void *ignored) {
+    (void)ignored;
+    for (const Place *over = ((Place *)self)->over; over != NULL; over = over->next) {
+        if (!place_idle(over)) Py_RETURN_TRUE;
+    }
+    Py_RETURN_FALSE;
 }
 
 static PyObject *get_intact(PyObject *self, void *ignored) {
@@ -151,6 +217,40 @@ static PyObject *place_use(PyObject *object, PyObject *stream) {
     Py_RETURN_NONE;
 }
 
+/* lie_over(base): it lies in the memory of this place, and its storage has one tensor of it. */
+static PyObject *place_lie_over(PyObject *object, PyObject *other) {
+    Place *self = (Place *)object, *base = (Place *)other;
+    if (!Py_IS_TYPE(other, &Place_Type) || self->lies_over || base->lies_over || self->over != NULL) {
+        PyErr_SetString(PyExc_TypeError, "a place lies over one other, over which there is nothing below");
+        return NULL;
+    }
+    const char *begin = holders_memory(self->storage), *first = holders_memory(base->storage);
+    if (begin < first || begin + self->nbytes > first + base->nbytes || self->storage == base->storage) {
+        PyErr_SetString(PyExc_ValueError, "a place lies in the memory of its base, with a storage of its own");
+        return NULL;
+    }
+    join_base(self, base);
+    Py_RETURN_NONE;
+}
+
+/* only_in(list, numbers): whether it would be idle without the tensors there, which nobody else has. */
+static PyObject *place_is_only_in(PyObject *object, PyObject *args) {
+    PyObject *list, *numbers;
+    if (!PyArg_ParseTuple(args, "O!O!:only_in", &PyList_Type, &list, &PyTuple_Type, &numbers)) return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(numbers);
+    int64_t read[count + 1];
+    for (Py_ssize_t i = 0; i < count; i++) {
+        read[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, i));
+        if (read[i] == -1 && PyErr_Occurred()) return NULL;
+        bool found = read[i] >= (i > 0 ? read[i - 1] + 1 : 0) && read[i] < PyList_GET_SIZE(list);
+        if (!found || !tensor_check(PyList_GET_ITEM(list, read[i]))) {
+            PyErr_SetString(PyExc_ValueError, "only_in(list, numbers of tensors in it, in order)");
+            return NULL;
+        }
+    }
+    return PyBool_FromLong(place_only_in((Place *)object, list, read, count));
+}
+
 /* storage_of(tensor): a number that tensors of one storage have in common, and no other. */
 PyObject *native_storage_of(PyObject *module, PyObject *tensor) {
     (void)module;
@@ -165,6 +265,9 @@ PyObject *native_storage_of(PyObject *module, PyObject *tensor) {
 
 static PyGetSetDef place_properties[] = {
     {"idle", get_idle, NULL, "whether nobody has a tensor of it", NULL},
+    {"base", get_base, NULL, "the place that it lies over; None where there is none, or it is gone", NULL},
+    {"lies_over", get_lies_over, NULL, "whether its memory is that of another place, or was", NULL},
+    {"covered", get_covered, NULL, "whether somebody has a tensor of what lies over it", NULL},
     {"intact", get_intact, NULL, "whether its memory is where it was", NULL},
     {"storage", get_storage, NULL, "what `storage_of` gives for its tensors", NULL},
     {"nbytes", get_nbytes, NULL, "the bytes of its storage", NULL},
@@ -174,6 +277,9 @@ static PyGetSetDef place_properties[] = {
 
 static PyMethodDef place_methods[] = {
     {"tensor", place_tensor, METH_VARARGS, "tensor(dtype, size, stride, offset): a tensor in it."},
+    {"lie_over", place_lie_over, METH_O, "lie_over(base): its storage has one tensor of this place, whose memory it is."},
+    {"only_in", place_is_only_in, METH_VARARGS,
+     "only_in(list, numbers): whether it would be idle without the tensors there, which nobody else has."},
     {"use", place_use, METH_O, "use(stream): who writes it next waits for that stream."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,6 +1,6 @@
 /* A graph whose calls are recorded: it takes a list of inputs, which it empties, and gives a tuple, like the graph.
  *
- * The first of its recordings that fits and is idle is replayed; where there is none, `decide` says what happens. While
+ * The first of its recordings that fits and may write its memory is replayed; where there is none, `decide` says what happens. While
  * the stream is being captured by somebody else, the graph itself runs: what it queues is theirs to replay.
  */
 #include "recording.h"
@@ -22,7 +22,9 @@ static PyObject *find(const Recorded *self, PyObject *inputs, const void *stream
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(self->recordings); i++) {
         PyObject *recording = PyList_GET_ITEM(self->recordings, i);
         if (!Py_IS_TYPE(recording, &Recording_Type)) continue;
-        if (recording_fits(recording, inputs, stream) && recording_idle(recording)) return Py_NewRef(recording);
+        if (recording_fits(recording, inputs, stream) && recording_idle(recording) && recording_alone(recording, inputs)) {
+            return Py_NewRef(recording);
+        }
     }
     return NULL;
 }

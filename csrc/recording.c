@@ -5,68 +5,9 @@
  * of those in the `copies`, a call gives fresh memory with a copy, so that these are always idle. All copies are steps of
  * the graph: telling it where one begins or ends takes a quarter of the time of queueing a copy.
  */
-#include "recording.h"
+#include "recording_fields.h"
 
 #include <string.h>
-
-#define INPUTS(INPUT) INPUT(INPUT_FIXED, "fixed") INPUT(INPUT_COPIED, "copied") INPUT(INPUT_NUMBER, "number") INPUT(INPUT_UNREAD, "unread")
-#define RESULTS(RESULT)                                                                                                \
-    RESULT(RESULT_OWN, "own") RESULT(RESULT_FRESH, "fresh") RESULT(RESULT_INPUT, "input") RESULT(RESULT_VIEW, "view")  \
-    RESULT(RESULT_SAME, "same") RESULT(RESULT_CONSTANT, "constant")
-#define KIND(kind, name) kind,
-#define NAME(kind, name) name,
-
-typedef enum { INPUTS(KIND) } InputKind;
-typedef enum { RESULTS(KIND) } ResultKind;
-
-static const char *const input_names[] = {INPUTS(NAME) NULL};
-static const char *const result_names[] = {RESULTS(NAME) NULL};
-
-typedef struct {
-    InputKind kind;
-    void *address;       /* fixed: where the tensor begins; copied: the memory that it is copied to */
-    int64_t number;      /* the number; copied: how many bytes */
-    void *node, *back;   /* copied: the steps that copy it, and back if it is written; NULL: none */
-    void *from;          /* where the steps copy from, and back to */
-    PyTypeObject *type;  /* of the tensor that it was recorded with; others are looked at more closely */
-    int64_t item;        /* bytes of an element */
-    int64_t dimensions;  /* of the tensors; -1: guards know them */
-    int64_t *extents;    /* sizes and then strides */
-} Input;
-
-typedef struct {
-    ResultKind kind;
-    Py_ssize_t index; /* a place; a copy; an input; an earlier result */
-    int dtype;
-    int64_t dimensions, offset, *extents;
-    PyObject *constant; /* borrowed from `results` */
-} Result;
-
-/* A place whose memory is copied for each call, how many elements of its first dtype that is, and the step. */
-typedef struct {
-    Py_ssize_t place;
-    int64_t elements;
-    void *node;
-} Copy;
-
-typedef struct {
-    PyObject_HEAD
-    Memory *memory;
-    Driver driver;
-    int32_t device, device_type;
-    void *stream, *context, *executable;
-    PyObject *replay;          /* replay(): advances random numbers and launches; NULL: the executable is launched */
-    PyObject *wait;            /* wait(stream): what is queued from now on comes after what is queued there */
-    PyObject *graph, *held;    /* what lives as long as the recording */
-    PyObject *places, *results_spec; /* tuples */
-    PyObject *types;                 /* a list: of the inputs */
-    Py_ssize_t input_count, result_count, copy_count;
-    Input *inputs;
-    Result *results;
-    Copy *copies;
-    bool running; /* a replay is under way, which may let other threads go on */
-    bool refused; /* the driver did not have a copy begin where an input was: its memory is of another kind */
-} Recording;
 
 /* -- whether it fits ---------------------------------------------------------------------------------- */
 
@@ -103,6 +44,16 @@ bool recording_idle(PyObject *recording) {
     if (self->running) return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->places); i++) {
         if (!place_idle((Place *)PyTuple_GET_ITEM(self->places, i))) return false;
+    }
+    return true;
+}
+
+bool recording_alone(PyObject *recording, PyObject *inputs) {
+    const Recording *self = (Recording *)recording;
+    for (Py_ssize_t i = 0; i < self->overlay_count; i++) {
+        const Overlay *overlay = &self->overlays[i];
+        const Place *base = ((Place *)PyTuple_GET_ITEM(self->places, overlay->place))->base;
+        if (base == NULL || !place_only_in(base, inputs, overlay->inputs, overlay->count)) return false;
     }
     return true;
 }
@@ -226,16 +177,25 @@ static PyObject *make_results(const Recording *self, PyObject *inputs, TensorHan
     return results;
 }
 
-/* Waits for other streams that results were used on (`Tensor.record_stream`) before their memory is written again. */
+static int await_users_of(const Recording *self, Place *place) {
+    while (place->users != NULL && PyList_GET_SIZE(place->users) > 0) {
+        Py_ssize_t last = PyList_GET_SIZE(place->users) - 1;
+        PyObject *done = PyObject_CallOneArg(self->wait, PyList_GET_ITEM(place->users, last));
+        if (done == NULL) return -1;
+        Py_DECREF(done);
+        if (PyList_SetSlice(place->users, last, last + 1, NULL) < 0) return -1;
+    }
+    return 0;
+}
+
+/* Waits for other streams that results were used on (`Tensor.record_stream`) before their memory is written again, under
+ * whichever name: what a place lies over, and what lies there. */
 static int await_users(const Recording *self) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->places); i++) {
-        Place *place = (Place *)PyTuple_GET_ITEM(self->places, i);
-        while (place->users != NULL && PyList_GET_SIZE(place->users) > 0) {
-            Py_ssize_t last = PyList_GET_SIZE(place->users) - 1;
-            PyObject *done = PyObject_CallOneArg(self->wait, PyList_GET_ITEM(place->users, last));
-            if (done == NULL) return -1;
-            Py_DECREF(done);
-            if (PyList_SetSlice(place->users, last, last + 1, NULL) < 0) return -1;
+        Place *place = (Place *)PyTuple_GET_ITEM(self->places, i), *base = place->base ? place->base : place;
+        if (await_users_of(self, place) < 0 || await_users_of(self, base) < 0) return -1;
+        for (Place *over = base->over; over != NULL; over = over->next) {
+            if (await_users_of(self, over) < 0) return -1;
         }
     }
     return 0;
@@ -281,161 +241,7 @@ PyObject *recording_replay(PyObject *recording, PyObject *inputs) {
     return results;
 }
 
-/* -- what it is made of ------------------------------------------------------------------------------- */
-
-int driver_read(PyObject *addresses, Driver *driver) {
-    unsigned long long launch, move, get, set, capturing, stream;
-    if (!PyArg_ParseTuple(addresses, "KKKKKK:driver", &launch, &move, &get, &set, &capturing, &stream)) return -1;
-    *(void **)&driver->launch = (void *)(uintptr_t)launch;
-    *(void **)&driver->set_copy = (void *)(uintptr_t)move;
-    *(void **)&driver->get_context = (void *)(uintptr_t)get;
-    *(void **)&driver->set_context = (void *)(uintptr_t)set;
-    *(void **)&driver->is_capturing = (void *)(uintptr_t)capturing;
-    driver->stream = (StreamGetter)(uintptr_t)stream;
-    if (launch && move && get && set && capturing && stream) return 0;
-    PyErr_SetString(PyExc_ValueError, "a function of the driver is not there");
-    return -1;
-}
-
-static int read_extents(Recording *self, PyObject *size, PyObject *stride, int64_t *dimensions, int64_t **extents) {
-    if (!PyTuple_Check(size) || !PyTuple_Check(stride) || PyTuple_GET_SIZE(size) != PyTuple_GET_SIZE(stride) ||
-        PyTuple_GET_SIZE(size) > MAX_DIMENSIONS) {
-        return wrong("the geometry of a tensor");
-    }
-    *dimensions = PyTuple_GET_SIZE(size);
-    *extents = memory_take(&self->memory, 2 * *dimensions, sizeof(int64_t));
-    if (*extents == NULL) return -1;
-    for (Py_ssize_t i = 0; i < *dimensions; i++) {
-        (*extents)[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(size, i));
-        (*extents)[*dimensions + i] = PyLong_AsLongLong(PyTuple_GET_ITEM(stride, i));
-    }
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-/* (kind, number or the tensor that is read or copied to, bytes, the step that copies it and the one back or 0, size or
- * None, stride) */
-static int read_input(Recording *self, PyObject *spec, Input *input) {
-    PyObject *kind, *value, *size, *stride;
-    long long nbytes;
-    unsigned long long node, back;
-    int overflow = 0;
-    if (!PyTuple_Check(spec)) return wrong("an input of a recording");
-    if (!PyArg_ParseTuple(spec, "OOLKKOO:input", &kind, &value, &nbytes, &node, &back, &size, &stride)) return -1;
-    int found = name_index(input_names, kind);
-    if (found < 0 || (found == INPUT_NUMBER ? !PyLong_Check(value) : !tensor_check(value))) {
-        return wrong("an input of a recording");
-    }
-    input->kind = (InputKind)found;
-    input->node = (void *)(uintptr_t)node;
-    input->back = (void *)(uintptr_t)back;
-    input->dimensions = -1;
-    if (input->kind == INPUT_NUMBER) {
-        input->number = PyLong_AsLongLongAndOverflow(value, &overflow);
-        if (overflow) return wrong("a number");
-    } else {
-        PyObject *item = PyObject_GetAttrString(value, "itemsize");
-        input->item = item ? PyLong_AsLongLong(item) : -1;
-        Py_XDECREF(item);
-        if (input->item < 0) return -1;
-        input->address = tensor_begin(value, input->item);
-        input->number = nbytes;
-        input->type = Py_TYPE(value);
-        if (PyList_Append(self->types, (PyObject *)input->type) < 0) return -1;
-    }
-    if (PyErr_Occurred()) return -1;
-    return size == Py_None ? 0 : read_extents(self, size, stride, &input->dimensions, &input->extents);
-}
-
-static int read_inputs(Recording *self, PyObject *specs) {
-    self->input_count = PyTuple_GET_SIZE(specs);
-    self->inputs = memory_take(&self->memory, self->input_count, sizeof(Input));
-    for (Py_ssize_t i = 0; self->inputs != NULL && i < self->input_count; i++) {
-        if (read_input(self, PyTuple_GET_ITEM(specs, i), &self->inputs[i]) < 0) return -1;
-    }
-    return self->inputs ? 0 : -1;
-}
-
-static Py_ssize_t limit_of(const Recording *self, ResultKind kind, Py_ssize_t at) {
-    switch (kind) {
-    case RESULT_OWN: return PyTuple_GET_SIZE(self->places);
-    case RESULT_FRESH: return self->copy_count;
-    case RESULT_SAME: return at;
-    case RESULT_CONSTANT: return 1;
-    default: return self->input_count;
-    }
-}
-
-/* (kind, index, dtype or the constant, size or None, stride, offset) */
-static int read_result(Recording *self, PyObject *spec, Py_ssize_t at) {
-    PyObject *kind, *object, *size, *stride;
-    long long offset;
-    Result *result = &self->results[at];
-    if (!PyTuple_Check(spec)) return wrong("a result of a recording");
-    if (!PyArg_ParseTuple(spec, "OnOOOL:result", &kind, &result->index, &object, &size, &stride, &offset)) return -1;
-    int found = name_index(result_names, kind);
-    if (found < 0) return wrong("a result of a recording");
-    result->kind = (ResultKind)found;
-    result->offset = offset;
-    result->constant = object;
-    if (result->index < 0 || result->index >= limit_of(self, result->kind, at)) return wrong("a result of a recording");
-    bool made = found == RESULT_OWN || found == RESULT_FRESH || found == RESULT_VIEW;
-    if (made && (result->dtype = dtype_number(object)) < 0) return -1;
-    return made ? read_extents(self, size, stride, &result->dimensions, &result->extents) : 0;
-}
-
-static int read_results(Recording *self, PyObject *specs) {
-    self->result_count = PyTuple_GET_SIZE(specs);
-    self->results = memory_take(&self->memory, self->result_count, sizeof(Result));
-    for (Py_ssize_t i = 0; self->results != NULL && i < self->result_count; i++) {
-        if (read_result(self, PyTuple_GET_ITEM(specs, i), i) < 0) return -1;
-    }
-    return self->results ? 0 : -1;
-}
-
-static int read_places(Recording *self, PyObject *copies) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->places); i++) {
-        if (!Py_IS_TYPE(PyTuple_GET_ITEM(self->places, i), &Place_Type)) return wrong("a place");
-    }
-    self->copy_count = PyTuple_GET_SIZE(copies);
-    self->copies = memory_take(&self->memory, self->copy_count, sizeof(Copy));
-    for (Py_ssize_t i = 0; self->copies != NULL && i < self->copy_count; i++) {
-        long long elements;
-        unsigned long long node;
-        Copy *copy = &self->copies[i];
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(copies, i), "nLK:copy", &copy->place, &elements, &node)) return -1;
-        copy->node = (void *)(uintptr_t)node;
-        if (copy->place < 0 || copy->place >= PyTuple_GET_SIZE(self->places) || elements < 0) return wrong("a copy");
-        copy->elements = elements;
-    }
-    return self->copies ? 0 : -1;
-}
-
-static int read_recording(Recording *self, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"graph", "executable", "replay", "wait", "driver", "kind", "device", "context", "stream",
-                            "inputs", "places", "copies", "results", "held", NULL};
-    PyObject *graph, *replay, *wait, *driver, *inputs, *places, *copies, *results, *held;
-    unsigned long long executable, context, stream;
-    const char *kind;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OKOOO!siKKO!O!O!O!O:Recording", names, &graph, &executable, &replay,
-                                     &wait, &PyTuple_Type, &driver, &kind, &self->device, &context, &stream, &PyTuple_Type,
-                                     &inputs, &PyTuple_Type, &places, &PyTuple_Type, &copies, &PyTuple_Type, &results,
-                                     &held)) {
-        return -1;
-    }
-    if ((self->types = PyList_New(0)) == NULL) return -1;
-    self->graph = Py_NewRef(graph);
-    self->held = Py_NewRef(held);
-    self->places = Py_NewRef(places);
-    self->results_spec = Py_NewRef(results);
-    if (replay != Py_None) self->replay = Py_NewRef(replay);
-    self->wait = Py_NewRef(wait);
-    self->executable = (void *)(uintptr_t)executable;
-    self->context = (void *)(uintptr_t)context;
-    self->stream = (void *)(uintptr_t)stream;
-    self->device_type = shim_device_type(kind);
-    if (driver_read(driver, &self->driver) < 0 || read_places(self, copies) < 0 || read_inputs(self, inputs) < 0) return -1;
-    return read_results(self, results);
-}
+/* -- the type ----------------------------------------------------------------------------------------- */
 
 static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     if (tensor_prepare() < 0) return NULL;
@@ -444,7 +250,7 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *key
         return NULL;
     }
     Recording *self = (Recording *)type->tp_alloc(type, 0);
-    if (self != NULL && read_recording(self, args, keywords) < 0) Py_CLEAR(self);
+    if (self != NULL && recording_parse(self, args, keywords) < 0) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
@@ -456,6 +262,7 @@ static int recording_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->held);
     Py_VISIT(self->places);
     Py_VISIT(self->results_spec);
+    Py_VISIT(self->overlays_spec);
     Py_VISIT(self->types);
     return 0;
 }
@@ -467,6 +274,7 @@ static void recording_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     Py_XDECREF(self->places);
     Py_XDECREF(self->results_spec);
+    Py_XDECREF(self->overlays_spec);
     Py_XDECREF(self->types);
     Py_XDECREF(self->replay);
     Py_XDECREF(self->wait);
@@ -489,6 +297,19 @@ static PyObject *get_refused(PyObject *self, void *ignored) {
 static PyObject *get_places(PyObject *self, void *ignored) {
     (void)ignored;
     return Py_NewRef(((Recording *)self)->places);
+}
+
+static PyObject *get_overlays(PyObject *self, void *ignored) {
+    (void)ignored;
+    return Py_NewRef(((Recording *)self)->overlays_spec);
+}
+
+static PyObject *call_alone(PyObject *self, PyObject *inputs) {
+    if (!PyList_Check(inputs) || PyList_GET_SIZE(inputs) != ((Recording *)self)->input_count) {
+        PyErr_SetString(PyExc_TypeError, "alone(list of as many inputs)");
+        return NULL;
+    }
+    return PyBool_FromLong(recording_alone(self, inputs));
 }
 
 /* fits(inputs, stream): whether a call is one of the recording's. */
@@ -524,19 +345,22 @@ static PyObject *call_replay(PyObject *object, PyObject *inputs) {
         PyErr_SetString(PyExc_TypeError, "replay(list of inputs)");
         return NULL;
     }
-    if (!recording_fits(object, inputs, self->stream) || !recording_idle(object)) Py_RETURN_NONE;
+    bool free = recording_fits(object, inputs, self->stream) && recording_idle(object) && recording_alone(object, inputs);
+    if (!free) Py_RETURN_NONE;
     return recording_replay(object, inputs);
 }
 
 static PyGetSetDef recording_properties[] = {
     {"idle", get_idle, NULL, "whether nobody has what the last call gave", NULL},
     {"places", get_places, NULL, "the memory that it gives out", NULL},
+    {"overlays", get_overlays, NULL, "(a place, inputs in the memory that it lies in), for each such memory", NULL},
     {"refused", get_refused, NULL, "whether the driver did not copy an input from where it was", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyMethodDef recording_methods[] = {
     {"fits", call_fits, METH_VARARGS, "fits(inputs, stream): whether a call is one of the recording's."},
+    {"alone", call_alone, METH_O, "alone(inputs): whether nobody else has those in whose memory results lie."},
     {"mismatches", call_mismatches, METH_O, "mismatches(inputs): the numbers of those that are not as recorded."},
     {"replay", call_replay, METH_O, "replay(inputs): what the call gives; None where it does not fit or is not idle."},
     {NULL, NULL, 0, NULL},
@@ -545,7 +369,7 @@ static PyMethodDef recording_methods[] = {
 PyTypeObject Recording_Type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "stator._native.Recording",
     .tp_doc = "Recording(graph, executable, replay, wait, driver, kind, device, context, stream, inputs, places, copies, "
-              "results, held): a call that a device has recorded.",
+              "results, overlays, held): a call that a device has recorded.",
     .tp_basicsize = sizeof(Recording),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = recording_new,

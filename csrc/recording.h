@@ -10,13 +10,20 @@
 
 enum { PLACE_DTYPES = 4 };
 
-/* Memory that recordings write and calls give out as tensors; nobody else has it while no such tensor is left. */
-typedef struct {
+/* Memory that recordings write and calls give out as tensors; nobody else has it while no such tensor is left.
+ *
+ * A place may lie in the memory of another one, its base. Then it has a storage of its own, which holds one tensor of the
+ * base's; the base knows what lies over it, and is idle while all of that is. */
+typedef struct Place {
     PyObject_HEAD
     const char *storage;
     char facts[HOLDERS_FACT_BYTES]; /* what the storage said of its memory at first */
     int64_t nbytes;
     Py_ssize_t claims; /* replays that are under way, whose results are not there yet */
+    bool lies_over;    /* in the memory of another place, */
+    struct Place *base; /* which this is, borrowed; NULL once that is gone */
+    struct Place *over, *next; /* the first of those that lie over it; the next one over the same base */
+    Py_ssize_t over_count;
     PyObject *users;   /* a list: other streams that tensors of it were used on since the last replay; or NULL */
     PyObject *weakrefs;
     Py_ssize_t count;
@@ -27,8 +34,11 @@ typedef struct {
 } Place;
 
 extern PyTypeObject Place_Type;
-/* Whether no tensor of it is left but our own, and it is where it was. */
+/* Whether no tensor of it is left but our own, nor of what lies over it, and it is where it was. */
 bool place_idle(const Place *place);
+/* Whether it would be idle without the tensors that a list has at these numbers, each given once, and nobody else has them:
+ * then whoever takes the list may write it. */
+bool place_only_in(const Place *place, PyObject *list, const int64_t *numbers, Py_ssize_t count);
 /* A tensor of it, which is owned; NULL where torch makes none. */
 TensorHandle place_view(const Place *place, int dtype, int64_t dimensions, const int64_t *extents, int64_t offset);
 
@@ -71,6 +81,8 @@ extern PyTypeObject Recording_Type;
 bool recording_fits(PyObject *recording, PyObject *inputs, const void *stream);
 /* Whether nobody has what the last call gave. */
 bool recording_idle(PyObject *recording);
+/* Whether nobody but the list has those inputs in whose memory results lie. */
+bool recording_alone(PyObject *recording, PyObject *inputs);
 /* Replays a recording that fits and is idle, on its stream: what the call gives, and empties the list. None, with the list
  * as it was, where the driver refuses to copy an input from where it is. */
 PyObject *recording_replay(PyObject *recording, PyObject *inputs);

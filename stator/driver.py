@@ -31,8 +31,8 @@ from stator.inspect import graph_file
 from stator.inspect.question import Question
 from stator.patterns import biased, masks
 from stator.patterns.rewrite import rewrite
-from stator.recording import lender_of, record_plan
-from stator.runtime import GraphArtifact, link
+from stator.recording import Overlays, lender_of, record_plan
+from stator.runtime import link
 from stator.runtime.toolchain import open_store
 
 Call = Callable[..., Any]
@@ -110,8 +110,7 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
     log.count(graphs=1)
     log.record(log.MEMORY, **asdict(found.metadata.memory))
     attributes = [*lifted(gm).values(), *found.constants]
-    forward: Any = _run(found.forward, options)
-    backward = _run(found.backward, options) if found.backward is not None else None
+    forward, backward = _graphs(found, options)
     if found.metadata.frozen.inputs:
         prologue = link(found.prologue, options) if found.prologue is not None else None
         forward = freeze(forward, prologue, found.metadata.frozen, attributes, type(gm).__name__)
@@ -123,9 +122,15 @@ def _linked(gm: fx.GraphModule, found: Compiled, options: Options) -> Call:
     return bind(found.metadata, forward, backward, attributes, gm, lender)
 
 
-def _run(graph: GraphArtifact, options: Options) -> Call:
-    """What runs a graph; its calls are recorded where that is asked for."""
-    return record_plan(graph, options) if options.cudagraphs else link(graph, options)
+def _graphs(found: Compiled, options: Options) -> tuple[Any, Any]:
+    """What runs the forward graph and the backward graph, if there is one; recorded where that is asked for."""
+    if not options.cudagraphs:
+        return link(found.forward, options), link(found.backward, options) if found.backward is not None else None
+    if found.backward is None:
+        return record_plan(found.forward, options), None
+    pair, saved = Overlays(), found.metadata.saved
+    made = [number for number, tensor in enumerate(saved) if tensor.source != "input"]
+    return record_plan(found.forward, options, pair), record_plan(found.backward, options, pair, made)
 
 
 def _key(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> str:

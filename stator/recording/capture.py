@@ -113,6 +113,7 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
         tuple(places),
         copies,
         tuple(described.results),
+        _overlays(places, inputs),
         held,
     )
     lane.storages.update(described.storages)
@@ -300,6 +301,16 @@ class _Described:
             mine = [result for result, there in zip(results, self._where, strict=True) if there == storage]
             places.append(_place(slots.get(storage), mine))
         return places
+
+
+def _overlays(places: Sequence[Place], inputs: Sequence[Any]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """As a `Recording` takes them: of the places over each base one, and the inputs that lie in that base."""
+    by_base: dict[int, int] = {}
+    for i, place in enumerate(places):
+        if place.base is not None:
+            by_base.setdefault(place.base.storage, i)
+    where = [storage_of(value) if isinstance(value, torch.Tensor) else 0 for value in inputs]
+    return tuple([(i, tuple([k for k, at in enumerate(where) if at == base])) for base, i in by_base.items()])
 
 
 def _place(slot: Slot | None, tensors: Sequence[torch.Tensor]) -> Place:

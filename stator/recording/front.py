@@ -6,8 +6,8 @@ recorded. `policy.py` decides by that at each call that no recording fits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,20 +17,24 @@ from stator import targets
 from stator._native import Recorded
 from stator.base import artifacts, log
 from stator.base.device import kind_of
-from stator.base.dtypes import TORCH
+from stator.base.dtypes import NBYTES, TORCH
 from stator.base.errors import WithoutEffect, step_of
 from stator.base.options import Options
 from stator.plan import ir
 from stator.plan.gather import gather
 from stator.plan.parts import ARENA, barriers, ending, split
 from stator.plan.places import escapes, is_random, owners_of, unread_inputs, written_inputs
+from stator.plan.uses import uses
+from stator.recording import overlays
 from stator.recording.capture import Slot
+from stator.recording.overlays import Overlays, Room, pack
 from stator.recording.parts import PartsInOrder
 from stator.recording.policy import Facts, Policy
 from stator.recording.zeros import Lender
-from stator.runtime import GraphArtifact, executor
+from stator.runtime import GraphArtifact, executor, extern
 from stator.runtime.link import link, load
 from stator.sizes import Size, evaluate
+from stator.sizes.strides import span
 from stator.targets.target import Recorder
 
 Call = Callable[[list[Any]], tuple[Any, ...]]
@@ -42,8 +46,25 @@ OPAQUE_STEPS = 16
 CUTS = 8
 
 
-def record_plan(artifact: GraphArtifact, options: Options) -> Call:
-    """What runs the plan of an artifact, recorded; as it is, where nothing is recorded."""
+@dataclass(frozen=True, slots=True)
+class Making:
+    """What a plan, and parts of it, are made recordable with. Of a pair of graphs, `activations` are the inputs of the
+    backward graph, by name, that the forward graph makes; for that one it is None.
+    """
+
+    kernels: Kernels
+    options: Options
+    pair: Overlays | None = None
+    activations: frozenset[str] | None = None
+
+
+def record_plan(
+    artifact: GraphArtifact, options: Options, pair: Overlays | None = None, activations: Collection[int] | None = None
+) -> Call:
+    """What runs the plan of an artifact, recorded; as it is, where nothing is recorded.
+
+    It may be one of a pair: `activations` are then the inputs of a backward graph that the forward graph makes.
+    """
     recorder = targets.recorder(artifact.plan.device)
     if recorder is None:
         what = f"option 'cudagraphs' has no effect on graphs of the {kind_of(artifact.plan.device)}"
@@ -54,9 +75,11 @@ def record_plan(artifact: GraphArtifact, options: Options) -> Call:
     artifact = replace(artifact, plan=gather(artifact.plan))
     plan, call = artifact.plan, link(artifact, options)
     found = barriers(plan, recorder.REFUSED, recorder.QUEUED)
-    artifacts.stage(f"{plan.name}_recording", lambda: _text(plan, found), "txt")
+    names = None if activations is None else frozenset([plan.inputs[number].name for number in activations])
+    artifacts.stage(f"{plan.name}_recording", lambda: _text(plan, found, names), "txt")
     log.record(log.RECORDING, graph=plan.name, recorded=len(found) < _acting(plan), told=_sentence(plan, found))
-    made = _recorded(call, plan, partial(load, artifact.units, options, plan.device), options, found)
+    making = Making(partial(load, artifact.units, options, plan.device), options, pair, names)
+    made = _recorded(call, plan, making, found)
     return made if made is not None else call
 
 
@@ -78,18 +101,19 @@ def _is_refused(recorder: Recorder, options: Options) -> bool:
     return bool(reason)
 
 
-def _recorded(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, found: Mapping[int, str]) -> Call | None:
+def _recorded(call: Call, plan: ir.Plan, making: Making, found: Mapping[int, str]) -> Call | None:
     """The plan with these barriers; None where it cannot be cut."""
     if len(found) == _acting(plan):
         return call
     if found:
-        return _in_parts(call, plan, kernels, options, found)
-    retry = partial(_cut_again, call, plan, kernels, options, found)
-    return _native(call, _facts(plan, call), plan.device, options, retry)
+        return _in_parts(call, plan, making, found)
+    retry = partial(_cut_again, call, plan, making, found)
+    return _native(call, _facts(plan, call, making.activations), plan.device, making.options, retry, making.pair)
 
 
-def _in_parts(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, found: Mapping[int, str]) -> Call | None:
+def _in_parts(call: Call, plan: ir.Plan, making: Making, found: Mapping[int, str]) -> Call | None:
     """Recorded parts, and between them steps that run as they are."""
+    options = making.options
     try:
         parts = split(plan, found)
     except ValueError as refusal:
@@ -101,15 +125,16 @@ def _in_parts(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, fou
     result = executor.make(last, {}, options.reuse_results)
     if result is None:
         return None
-    loaded = kernels()
+    loaded = making.kernels()
     calls: list[Call] = []
     for part in parts:
         run = executor.make(part.plan, loaded, options.reuse_results)
         if run is None:
             return None
         if not part.barrier and _acting(part.plan):
-            retry = partial(_cut_again, run, part.plan, kernels, options, {})
-            calls.append(_native(run, _facts(part.plan, run), plan.device, options, retry))
+            retry = partial(_cut_again, run, part.plan, making, {})
+            facts = _facts(part.plan, run, making.activations)
+            calls.append(_native(run, facts, plan.device, options, retry, making.pair))
         else:
             calls.append(run)
     return PartsInOrder(plan, parts, calls, result, [given.name for given in last.inputs])
@@ -118,8 +143,7 @@ def _in_parts(call: Call, plan: ir.Plan, kernels: Kernels, options: Options, fou
 def _cut_again(
     call: Call,
     plan: ir.Plan,
-    kernels: Kernels,
-    options: Options,
+    making: Making,
     found: Mapping[int, str],
     error: Exception,
 ) -> Call | None:
@@ -130,7 +154,7 @@ def _cut_again(
     step: Any = plan.steps[number]
     more = {**found, number: f"{step.target}: recording it raised {type(error).__name__}"}
     log.record(log.RECORDING, graph=plan.name, recorded=True, told=_sentence(plan, more))
-    return _in_parts(call, plan, kernels, options, more)
+    return _in_parts(call, plan, making, more)
 
 
 def record_call(call: Call, name: str, written: frozenset[int], device: str, options: Options) -> Call:
@@ -144,11 +168,16 @@ def record_call(call: Call, name: str, written: frozenset[int], device: str, opt
 
 
 def _native(
-    call: Call, facts: Facts, device: str, options: Options, retry: Callable[[Exception], Call | None] | None
+    call: Call,
+    facts: Facts,
+    device: str,
+    options: Options,
+    retry: Callable[[Exception], Call | None] | None,
+    pair: Overlays | None = None,
 ) -> Call:
     recorder: Any = targets.recorder(device)
     number = targets.toolchain(device).number(device)
-    policy = Policy(call, facts, recorder, number, options, retry)
+    policy = Policy(call, facts, recorder, number, options, retry, pair)
     made: Call = Recorded(call, policy.decide, policy.recordings, recorder.driver(), number)
     return made
 
@@ -156,7 +185,7 @@ def _native(
 # ---- what is known of a plan -----------------------------------------------------------------------------------------
 
 
-def _facts(plan: ir.Plan, call: Any) -> Facts:
+def _facts(plan: ir.Plan, call: Any, activations: Collection[str] | None) -> Facts:
     found = escapes(plan)
     native = hasattr(call, "into")
     tensors = [(i, given) for i, given in enumerate(plan.inputs) if given.form is not None]
@@ -171,7 +200,15 @@ def _facts(plan: ir.Plan, call: Any) -> Facts:
         partial(_slots, plan, found.places, _firsts(plan)) if native else None,
         native and not found.foreign,
         is_random(plan),
+        **(_overlays(plan, activations) if activations is not None else {}),
     )
+
+
+def _overlays(plan: ir.Plan, activations: Collection[str]) -> dict[str, Any]:
+    """The facts of a backward graph whose results may lie over these inputs."""
+    found = uses(plan, extern.may_alias)
+    last = {number: step for number, step in found.last.items() if plan.inputs[number].name in activations}
+    return {"last": last, "first": found.first}
 
 
 def _firsts(plan: ir.Plan) -> dict[str, int]:
@@ -225,11 +262,30 @@ def _sentence(plan: ir.Plan, found: Mapping[int, str]) -> str:
     return f"has {acting - len(found)} of {acting} steps recorded" + (f"; {skipped}" if skipped else "")
 
 
-def _text(plan: ir.Plan, found: Mapping[int, str]) -> str:
+def _text(plan: ir.Plan, found: Mapping[int, str], activations: Collection[str] | None) -> str:
     """The same for the folder of artifacts, with where the results lie."""
     kinds = escapes(plan)
     lines = f"{plan.name} {_sentence(plan, found)}".split("; ")
     lines.append(f"results in places: {', '.join([step.name for step in kinds.places]) or 'none'}")
     if kinds.foreign:
         lines.append("results in memory of operators: a recording has a pool of its own")
+    if activations is not None:
+        lines.append(f"gradients over activations: {_overlaid(plan, activations)}")
     return "\n".join(lines) + "\n"
+
+
+def _overlaid(plan: ir.Plan, activations: Collection[str]) -> str:
+    """How much that is at most: where each activation has memory of its own, and nobody else has it."""
+    found, places = _overlays(plan, activations), escapes(plan).places
+    inputs = [(step, plan.inputs[number].form) for number, step in found["last"].items()]
+    if ir.symbols_in((tuple([form for _, form in inputs]), places)):
+        return "as many as there is room for, by size"
+    sizes = [(_nbytes(step.form), first) for step, first in zip(places, found["first"], strict=True)]
+    wanted = [(nbytes, first) for nbytes, first in sizes if first is not None and nbytes >= overlays.LEAST]
+    where = pack(wanted, [Room(step, _nbytes(form)) for step, form in inputs if form is not None])
+    laid = sum(nbytes for (nbytes, _), room in zip(wanted, where, strict=True) if room is not None)
+    return f"{laid:,} bytes of {sum(nbytes for nbytes, _ in sizes):,} at most"
+
+
+def _nbytes(form: ir.Form) -> int:
+    return int(span(form.size, form.stride)) * NBYTES[form.dtype]

@@ -9,7 +9,7 @@ as it is, and that is told once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from stator.base.errors import RecordingWarning, WithoutEffect
 from stator.base.options import Options
 from stator.recording.capture import NotRecorded, Request, Slot, capture, memory_of
 from stator.recording.lanes import Lane, lane_of
+from stator.recording.overlays import CLASHES, Overlays, held_by_others, laid_bytes
 from stator.targets import Recorder
 
 #: How often an input may be found elsewhere and be recorded there; then it is copied at each call.
@@ -43,7 +44,8 @@ BYTES_A_STEP = 4 << 20
 class Facts:
     """What is known of a graph: its name, how many steps it has, which inputs guards leave open in geometry, and so on
     as in `Request`. `pinned`: inputs that are never copied. `slots(inputs)` are the allocations with a place. `opaque`:
-    it is no plan, so any input may be read anywhere.
+    it is no plan, so any input may be read anywhere. Of a backward graph, `last` has the activations among its inputs
+    whose memory results may lie in, with the last step that touches each; `first`: of slots the first one.
     """
 
     name: str
@@ -56,6 +58,8 @@ class Facts:
     shared: bool = False
     random: bool = False
     opaque: bool = False
+    last: Mapping[int, int] | None = None  # of no backward graph
+    first: tuple[int | None, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +77,9 @@ class Variant:
     recordings: list[Recording] = field(default_factory=list)
     #: The places of results, by the number of the first one in each.
     places: dict[int, list[Place]] = field(default_factory=dict)
+    #: Activations that others have had when a recording wanted to write them: none does any more; and how often.
+    held: set[int] = field(default_factory=set)
+    clashes: int = 0
     anew: int = 0
     failures: int = 0
     refused: str = ""
@@ -81,16 +88,19 @@ class Variant:
 class Policy:
     """Decides for one graph; `recordings` is what the C core looks through.
 
-    `retry(error)`: told what recording raised, it may give what runs the graph from then on.
+    `retry(error)`: told what recording raised, it may give what runs the graph from then on. `overlays`: the pair of
+    graphs that this one belongs to.
     """
 
     __slots__ = (
+        "__weakref__",
         "_by_key",
         "call",
         "facts",
         "mixed",
         "number",
         "options",
+        "overlays",
         "recorder",
         "recordings",
         "retry",
@@ -106,9 +116,12 @@ class Policy:
         number: int,
         options: Options,
         retry: Callable[[Exception], Callable[[list[Any]], tuple[Any, ...]] | None] | None = None,
+        overlays: Overlays | None = None,
     ) -> None:
         self.call, self.facts, self.recorder, self.number, self.options = call, facts, recorder, number, options
-        self.retry = retry
+        self.retry, self.overlays = retry, overlays
+        if overlays is not None:
+            overlays.join(self)
         #: Whether inputs have been in memory of several kinds.
         self.mixed = False
         #: Whether nothing is decided any more: no call is recorded, or `call` is parts, which are so by themselves.
@@ -136,10 +149,14 @@ class Policy:
         return self.call(inputs) if results is None else results
 
     def _give_up(self, variant: Variant, recording: Recording) -> None:
-        """A recording copies an input from memory of one kind only."""
+        """A recording copies an input from memory of one kind only. Zeros are of the other kind from the first time on:
+        what was recorded before goes at once, as it would be refused one by one.
+        """
+        gone = [recording] if self.mixed else list(variant.recordings)
         self.mixed = True
-        if recording in variant.recordings:
-            self._drop(variant, recording)
+        for item in gone:
+            if item in variant.recordings:
+                self._drop(variant, item)
         variant.failures += 1
         if variant.failures >= TRIES:
             self._refuse(variant, "an input lies in mapped memory at some calls, and elsewhere at others")
@@ -219,12 +236,16 @@ class Policy:
 
     # -- recording
 
-    def _recording(self, variant: Variant, inputs: Sequence[Any]) -> Recording | None:
+    def _recording(self, variant: Variant, inputs: list[Any]) -> Recording | None:
         """A recording that fits now, or None where the call runs as it is."""
         self._forget_moved(variant)
-        busy = [r for r in variant.recordings if r.fits(list(inputs), variant.lane.stream)]
-        if any(recording.idle for recording in busy):  # made meanwhile by another thread
-            return next(recording for recording in busy if recording.idle)
+        busy = [r for r in variant.recordings if r.fits(inputs, variant.lane.stream)]
+        ready = next((r for r in busy if r.idle and r.alone(inputs)), None)
+        if ready is not None:  # made meanwhile by another thread
+            return ready
+        if self.overlays is not None:
+            self._clear_up(variant, busy, inputs)
+            busy = [recording for recording in busy if recording in variant.recordings]
         if busy:
             self._make_room(variant, busy)
         else:
@@ -256,8 +277,10 @@ class Policy:
         self._by_key.clear()
 
     def _forget_moved(self, variant: Variant) -> None:
-        """Recordings of which somebody has given the memory of a result another size are never idle again."""
-        moved = [r for r in variant.recordings if not all(place.intact for place in r.places)]
+        """Recordings of which somebody has given the memory of a result another size are never idle again, nor are
+        those that write memory of places that are gone.
+        """
+        moved = [r for r in variant.recordings if not all(map(_is_where_it_was, r.places))]
         for recording in moved:
             self._drop(variant, recording)
         for first, places in variant.places.items():
@@ -271,6 +294,52 @@ class Policy:
         for first, places in variant.places.items():
             if first not in again:
                 variant.places[first] = [place for place in places if id(place) in used]
+
+    def _clear_up(self, variant: Variant, busy: Sequence[Recording], inputs: list[Any]) -> None:
+        """Recordings that gradients over activations keep from being replayed go, and are not made again as they were.
+
+        Either somebody still has such a gradient when forward is called: then the pair gives up. Or somebody has an
+        activation that backward would write: then that one is left alone from now on.
+        """
+        assert self.overlays is not None
+        if any(place.covered for recording in busy for place in recording.places):
+            self._tell_apart(variant, "gradients are still there when forward is called again")
+        before = len(variant.recordings)
+        for recording in [recording for recording in busy if recording in variant.recordings]:
+            if held := held_by_others(recording, inputs):
+                self._drop(variant, recording)
+                variant.held |= held
+        variant.clashes += len(variant.recordings) < before
+        if variant.clashes >= CLASHES:
+            variant.clashes = 0
+            self._tell_apart(variant, "others have activations when backward is called")
+
+    def _tell_apart(self, variant: Variant, why: str) -> None:
+        assert self.overlays is not None
+        self.overlays.give_up(variant.lane)
+        told = f"has no gradients over activations any more: {why}"
+        log.record(log.RECORDING, graph=self.facts.name, recorded=True, told=told)
+
+    def forget_lost(self, lane: Lane) -> None:
+        """Let go of recordings of a lane that write memory of places that are gone."""
+        for variant in list(self._by_key.values()):
+            if variant.lane is lane:
+                self._forget_moved(variant)
+
+    def part_from(self, lane: Lane) -> list[Recording]:
+        """Let go of the recordings of a lane that give out what lies over something, or under it, and give them.
+
+        Of places with something over them no recording has any more then.
+        """
+        found = []
+        for variant in [variant for variant in list(self._by_key.values()) if variant.lane is lane]:
+            for recording in list(variant.recordings):
+                if any(place.covered or place.lies_over for place in recording.places):
+                    found.append(recording)
+                    self._drop(variant, recording)
+            for first, places in variant.places.items():
+                variant.places[first] = [place for place in places if not place.covered]
+        return found
 
     def _drop(self, variant: Variant, recording: Recording) -> None:
         variant.recordings.remove(recording)
@@ -312,7 +381,7 @@ class Policy:
             return f"{nbytes >> 20} MiB of inputs lie elsewhere at each call: copying takes longer than launching"
         return ""
 
-    def _record(self, variant: Variant, inputs: Sequence[Any]) -> Recording:
+    def _record(self, variant: Variant, inputs: list[Any]) -> Recording:
         facts = self.facts
         request = Request(
             self.call,
@@ -320,7 +389,7 @@ class Policy:
             self.facts.written,
             facts.unread,
             [i for i in range(len(inputs)) if self._is_open(i)],
-            self._slots(variant, inputs),
+            self._laid(variant, inputs),
             variant.fresh,
             facts.shared,
             variant.random,
@@ -328,13 +397,18 @@ class Policy:
         with log.span("record", graph=facts.name):
             made = capture(request, inputs, variant.lane)
         del request
-        for first, place in made.places.items():
+        own = {first: p for first, p in made.places.items() if first not in variant.fresh and not p.lies_over}
+        for first, place in own.items():
             known = variant.places.setdefault(first, [])
-            if first not in variant.fresh and not any(place is other for other in known):
+            if not any(place is other for other in known):
                 known.append(place)
+        if self.overlays is not None and facts.last is None:
+            self.overlays.offer(variant.lane, own.values())
         variant.recordings.append(made.recording)
         self.recordings.append(made.recording)
         told = f"is recorded, with {len(variant.copied)} inputs copied and {len(variant.fresh)} results given as copies"
+        if laid := laid_bytes(made.recording.places):
+            told += f", {laid >> 20} MiB of them over activations"
         log.record(log.RECORDING, graph=facts.name, recorded=True, told=told)
         log.count(recordings=1)
         return made.recording
@@ -348,6 +422,20 @@ class Policy:
         by_first = {first: next((p for p in places if p.idle), None) for first, places in variant.places.items()}
         free = [by_first.get(slot.first) if slot.first not in variant.fresh else None for slot in slots]
         return [slot.at(place) for slot, place in zip(slots, free, strict=True)]
+
+    def _laid(self, variant: Variant, inputs: list[Any]) -> list[Slot] | None:
+        """The same with large ones over activations, where that may be."""
+        slots = self._slots(variant, inputs)
+        if self.overlays is None or slots is None or self.facts.last is None:
+            if self.overlays is not None:  # what lay over places that are gone keeps their memory
+                self.overlays.forget_lost(variant.lane)
+            return slots
+        free = {i: last for i, last in self.facts.last.items() if i not in variant.copied and i not in variant.held}
+        stays = [
+            first if slot.first not in variant.fresh else None
+            for slot, first in zip(slots, self.facts.first, strict=True)
+        ]
+        return self.overlays.lay(variant.lane, inputs, free, slots, stays)
 
     # -- what is told
 
@@ -368,3 +456,8 @@ class Policy:
         if self.options.strict:
             raise WithoutEffect(text)
         announce(text, RecordingWarning)
+
+
+def _is_where_it_was(place: Place) -> bool:
+    """Whether the memory of a place is its own, or that of a place that is still there."""
+    return place.intact and (not place.lies_over or (place.base is not None and place.base.intact))

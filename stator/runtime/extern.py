@@ -101,6 +101,20 @@ def gives_one(target: str) -> bool:
     return not isinstance(overload, _Written) and len(returns) == 1 and str(returns[0].type) == "Tensor"
 
 
+@cache
+def may_alias(target: str) -> bool:
+    """Whether what the operator gives may share memory with what it is given, as far as its schema is to be trusted."""
+    import torch  # the package itself does not need torch
+
+    namespace, name, overload = target.split(".")
+    if namespace != "aten":
+        return True
+    schema = _overload(target)._schema
+    key = f"aten::{name}" + ("" if overload == "default" else f".{overload}")
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(key, "CompositeImplicitAutograd")
+    return bool(composite) or any(given.alias_info is not None for given in schema.returns)
+
+
 def wants_workspace(target: str, positions: Container[int]) -> bool:
     """Whether what backward needs is among the results that are asked for, by their positions."""
     return target in WORKSPACES and WORKSPACES[target] in positions

@@ -141,6 +141,9 @@ class Recorder(Protocol):
         memory: then a copy that a capture has cannot be told to begin there, if it began elsewhere, or the other way.
         """
 
+    def memory(self, number: int, address: int, nbytes: int, keeper: object) -> Any:
+        """Bytes of a device that somebody else has, as a tensor with a storage of its own, which keeps the keeper."""
+
     def capture(
         self,
         side: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -94,6 +95,105 @@ def test_what_is_no_tensor_of_a_place(form: tuple[Any, ...]) -> None:
         Place(memory(5)).tensor(torch.float32, *form)
 
 
+def over(base: Place, start: int, elements: int) -> Place:
+    """A place for so many elements in the memory of another one."""
+    under = base.tensor(torch.float32, (elements,), (1,), start)
+    tensor = Recorder().memory(0, under.data_ptr(), under.nbytes, under)
+    del under
+    place = Place(tensor.view(torch.float32))
+    del tensor
+    place.lie_over(base)
+    return place
+
+
+def test_a_place_over_another_one() -> None:
+    base = Place(memory(100))
+    one, other = over(base, 0, 10), over(base, 10, 90)
+    assert base.idle and one.idle and one.base is base and one.lies_over and not base.lies_over
+    tensor = one.tensor(torch.float32, (10,), (1,), 0)
+    assert tensor.untyped_storage().nbytes() == 40 and tensor.data_ptr() == base.address
+    del tensor
+    tensor = one.tensor(torch.float32, (10,), (1,), 0)
+    assert other.idle
+    below = base.tensor(torch.float32, (10,), (1,), 0)
+    tensor.fill_(7)
+    assert bool((below == 7).all())
+
+
+def test_a_base_is_idle_while_what_lies_over_it_is() -> None:
+    base = Place(memory(100))
+    one, other = over(base, 0, 10), over(base, 50, 20)
+    tensor = other.tensor(torch.float32, (20,), (1,), 0)
+    assert not base.idle and base.covered and one.idle and not other.idle
+    view = tensor[3]
+    del tensor
+    assert base.covered
+    del view
+    assert base.idle and not base.covered
+
+
+def test_memory_over_a_base_keeps_it() -> None:
+    base = Place(memory(100))
+    place = over(base, 20, 10)
+    tensor = place.tensor(torch.float32, (10,), (1,), 0).fill_(5)
+    del base
+    assert place.base is None and place.lies_over and place.intact
+    del place
+    others = [memory(100).fill_(9) for _ in range(50)]
+    assert bool((tensor == 5).all())
+    del others
+
+
+def test_a_base_after_what_lay_over_it() -> None:
+    base = Place(memory(100))
+    place = over(base, 20, 10)
+    tensor = place.tensor(torch.float32, (10,), (1,), 0)
+    del place
+    assert not base.idle and not base.covered, "nobody gives it out any more, but somebody has it"
+    del tensor
+    assert base.idle
+
+
+def test_what_lies_over_no_place() -> None:
+    base, other = Place(memory(100)), Place(memory(100))
+    place = over(base, 0, 10)
+    for wrong in (other, base):
+        with pytest.raises(TypeError):
+            place.lie_over(wrong)
+    with pytest.raises(ValueError, match="in the memory of its base"):
+        Place(memory(3)).lie_over(base)
+    with pytest.raises(TypeError):
+        base.lie_over(other)
+
+
+def test_who_has_tensors_of_a_place() -> None:
+    base = Place(memory(100))
+    place = over(base, 0, 100)
+    given = [base.tensor(torch.float32, (10,), (1,), 0), 3, base.tensor(torch.float32, (5,), (2,), 40)]
+    assert base.only_in(given, (0, 2)) and not base.only_in(given, (0,))
+    again = given[0]
+    assert not base.only_in(given, (0, 2)), "by another name"
+    del again
+    view = given[2][1:]  # type: ignore[index]
+    assert not base.only_in(given, (0, 2)), "a view"
+    del view
+    reference = weakref.ref(given[0])
+    assert not base.only_in(given, (0, 2)), "somebody may ask for it"
+    del reference
+    loss = (given[0] * torch.ones(10, requires_grad=True)).sum()  # type: ignore[operator]
+    assert not base.only_in(given, (0, 2)), "saved"
+    del loss
+    over_it = place.tensor(torch.float32, (1,), (1,), 99)
+    assert not base.only_in(given, (0, 2)), "somebody has what lies there"
+    del over_it
+    assert base.only_in(given, (0, 2)) and not base.only_in([*given], (0, 2))
+    given[2] = memory(5)
+    assert not base.only_in(given, (0, 2)) and base.only_in(given, (0,))
+    for wrong in ((1,), (0, 0), (2, 0), (3,), (-1,)):
+        with pytest.raises(ValueError, match="numbers of tensors"):
+            base.only_in(given, wrong)
+
+
 # ---- recordings ------------------------------------------------------------------------------------------------------
 
 
@@ -137,7 +237,7 @@ class Doubling:
         known: dict[str, Any] = {
             "graph": None, "executable": 1, "replay": None, "wait": self.fake.wait_for, "driver": self.fake.driver(),
             "kind": "cpu", "device": 0, "context": 0x50, "stream": 0x700, "inputs": (),
-            "places": (), "copies": (), "results": (), "held": None,
+            "places": (), "copies": (), "results": (), "overlays": (), "held": None,
         }  # fmt: skip
         return Recording(**{**known, **changed})
 

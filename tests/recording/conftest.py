@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ import stator
 from stator import targets
 from stator.base import announce, log
 from stator.base.errors import FallbackWarning, RecordingWarning
+from stator.recording import overlays
+from stator.recording.policy import Policy
 from tests.recording.fake import Recorder
 
 
@@ -47,6 +50,7 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     fake = Recorder() if request.param == "cpu" else None
     if fake is not None:
         monkeypatch.setattr(targets, "recorder", lambda device: fake)
+    monkeypatch.setattr(overlays, "LEAST", 64)  # tests have small tensors
     announce.forget()
     made = Machine(request.param, fake)
     with warnings.catch_warnings():
@@ -62,3 +66,17 @@ def recordings() -> Callable[[], int]:
     """How many recordings have been made since."""
     before = log.totals["recordings"]
     return lambda: log.totals["recordings"] - before
+
+
+@pytest.fixture
+def policies(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Policy]]:
+    """Those that are alive."""
+    made: list[weakref.ref[Policy]] = []
+    init = Policy.__init__
+
+    def remembered(self: Policy, *args: Any, **facts: Any) -> None:
+        init(self, *args, **facts)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(Policy, "__init__", remembered)
+    return lambda: [policy for policy in [item() for item in made] if policy is not None]

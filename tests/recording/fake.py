@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from stator import _native
+from stator._native import storage_of
 from stator.recording.capture import flat
 from stator.sizes.strides import span
 
@@ -58,8 +59,11 @@ class Graph:
     """A call as it was captured."""
 
     number: int
-    call: Callable[[list[Any]], Any]
-    inputs: list[Any]  # (address, a tensor like it) or a number
+    call: Callable[..., Any]
+    memory: (
+        list[tuple[int, torch.Tensor]] | None
+    )  # that the call is given for its results, as (address, a tensor like it)
+    inputs: list[Any]  # the same, or a number
     results: list[tuple[int, torch.Tensor] | None]  # of those that are no inputs
     copies: dict[int, tuple[int, int, int]]  # step → to, from, bytes
     first: int  # how many come before the call
@@ -70,7 +74,7 @@ class Graph:
         for copy in copies[: self.first]:
             ctypes.memmove(*copy)
         given = [at(*value) if isinstance(value, tuple) else value for value in self.inputs]
-        made = self.call(given)
+        made = self.call(given) if self.memory is None else self.call(given, tuple([at(*item) for item in self.memory]))
         for place, result in zip(self.results, made, strict=True):
             if place is not None and result.data_ptr() != place[0]:
                 at(place[0], _flat(place[1])).copy_(flat(result))
@@ -189,6 +193,11 @@ class Recorder:
     def _is_mapped(self, address: int) -> bool:
         return any(item.data_ptr() <= address < item.data_ptr() + item.numel() for item in self.mapped)
 
+    def memory(self, number: int, address: int, nbytes: int, keeper: object) -> torch.Tensor:
+        made = type("Memory", (ctypes.c_char * nbytes,), {}).from_address(address)
+        made.keeper = keeper
+        return torch.frombuffer(made, dtype=torch.uint8)
+
     def new_pool(self, number: int) -> object:
         return object()
 
@@ -215,25 +224,27 @@ class Recorder:
         self.recording = True
         try:
             results = tuple(call(list(inputs)))
+            places = {storage_of(value) for value in tensors}
+            for result in results:  # what was computed was only queued
+                if isinstance(result, torch.Tensor) and _place(result, places) is not None and result.numel():
+                    at(result.data_ptr(), result).fill_(99)
         finally:
             self.recording = False
             torch.set_rng_state(drawn)
             for item, was in zip(memory, held, strict=True):
                 item.copy_(was)
         pairs = [*before, *after(results)]
-        places = {value.data_ptr() - value.storage_offset() * value.itemsize for value in tensors}
+        into = isinstance(call, functools.partial)  # memory for results, which is not kept
         graph = Graph(
             len(self.graphs) + 1,
-            call.args[0] if isinstance(call, functools.partial) else call,  # without the memory that it was given
+            call.args[0].into if into else call,
+            [(item.data_ptr(), _like(item)) for item in call.args[1]] if into else None,
             [(v.data_ptr(), _like(v)) if isinstance(v, torch.Tensor) else v for v in inputs],
             [_place(result, places) for result in results],
             {i + 1: (to.data_ptr(), source.data_ptr(), to.nbytes) for i, (to, source) in enumerate(pairs)},
             len(before),
             random,
         )
-        for result in results:  # what was computed was only queued
-            if isinstance(result, torch.Tensor) and _place(result, places) is not None and result.numel():
-                at(result.data_ptr(), result).fill_(99)
         self.graphs[graph.number] = graph
         return graph, results, list(graph.copies)
 
@@ -260,5 +271,4 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 def _place(result: Any, inputs: set[int]) -> tuple[int, torch.Tensor] | None:
     if not isinstance(result, torch.Tensor) or result.data_ptr() == 0:
         return None
-    begin = result.data_ptr() - result.storage_offset() * result.itemsize
-    return None if begin in inputs else (result.data_ptr(), _like(result))
+    return None if storage_of(result) in inputs else (result.data_ptr(), _like(result))

@@ -126,6 +126,13 @@ def zeros(number: int, nbytes: int, mapped: bool) -> torch.Tensor:
         return torch.as_tensor(known, device=stream.device)
 
 
+def memory(number: int, address: int, nbytes: int, keeper: object) -> torch.Tensor:
+    """Bytes at an address, with a storage of their own that keeps the keeper."""
+    import torch
+
+    return torch.as_tensor(_Memory(address, nbytes, keeper), device=torch.device(KIND, number))
+
+
 class _Location(ctypes.Structure):
     """Which device memory is of, as the driver describes it."""
 
@@ -149,11 +156,12 @@ class _Access(ctypes.Structure):
 
 
 @dataclass(frozen=True, slots=True)
-class _Zeros:
-    """Addresses behind which there are zeros. They stay: calls that read them may be under way whenever one looks."""
+class _Memory:
+    """Memory of a device, and what keeps it. Nothing keeps zeros: calls that read them may be under way at any time."""
 
     address: int
     nbytes: int
+    keeper: object = None
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -161,14 +169,14 @@ class _Zeros:
 
 
 #: The most zeros of each device.
-_zeros: dict[int, _Zeros] = {}
+_zeros: dict[int, _Memory] = {}
 #: Of a device: it can map memory.
 _CAN_MAP: Final = 102
 #: Of memory: it is on a device and stays there; and it may be read and written.
 _PINNED, _ON_DEVICE, _READ_AND_WRITE = 1, 1, 3
 
 
-def _mapped(number: int, nbytes: int, stream: int) -> _Zeros | None:
+def _mapped(number: int, nbytes: int, stream: int) -> _Memory | None:
     """So many zeros at least; None where the device does not map memory."""
     able = ctypes.c_int()
     call("cuDeviceGetAttribute", ctypes.byref(able), _CAN_MAP, number, what="an attribute was asked for")
@@ -180,7 +188,7 @@ def _mapped(number: int, nbytes: int, stream: int) -> _Zeros | None:
     return known
 
 
-def _map_zeros(number: int, nbytes: int, stream: int) -> _Zeros:
+def _map_zeros(number: int, nbytes: int, stream: int) -> _Memory:
     location, nothing = _Location(_ON_DEVICE, number), ctypes.c_uint64(0)
     asked = _Allocation(type=_PINNED, location=location)
     piece, handle, base = ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint64()
@@ -201,4 +209,4 @@ def _map_zeros(number: int, nbytes: int, stream: int) -> _Zeros:
     call("cuMemsetD8Async", base, ctypes.c_ubyte(0), piece, queue, what="memory was cleared")
     call("cuStreamSynchronize", queue, what="a stream was waited for")
     call("cuMemRelease", handle, what="a handle was given back")  # what is mapped keeps the memory
-    return _Zeros(base.value, count * size)
+    return _Memory(base.value, count * size)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stator.base import collector
 from stator.targets.cuda.driver import library
-from stator.targets.cuda.memory import empty, new_pool, release, zeros
+from stator.targets.cuda.memory import empty, memory, new_pool, release, zeros
 from stator.targets.cuda.toolchain import KIND
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     #: Where a copy goes, and where it comes from.
     Pair = tuple[torch.Tensor, torch.Tensor]
 
-__all__ = ["KIND", "QUEUED", "REFUSED", "empty", "new_pool", "release", "zeros"]
+__all__ = ["KIND", "QUEUED", "REFUSED", "empty", "memory", "new_pool", "release", "zeros"]
 _READS = "the host waits for what it computes"
 #: Operators that read memory of the device from the host.
 REFUSED: Final = dict.fromkeys(
