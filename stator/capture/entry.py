@@ -48,7 +48,7 @@ from stator.capture import frames
 from stator.capture.compiled_module import CompiledModule, original_of, share
 from stator.capture.default_device import default_device
 from stator.capture.dynamic import History
-from stator.capture.guards import Guard, Roots, compile_tree
+from stator.capture.guards import Guard, Roots, compile_tree, of_calls
 from stator.capture.recovery import Recovery, Replay, Uncompiled
 from stator.capture.resume import ResumePoint, ResumePoints
 from stator.capture.source import ConstSource
@@ -179,9 +179,11 @@ class Versions:
             raise InternalError("guards", f"a new entry does not match the call that it was made for: {wrong}")
         if entry.raises and entry.at not in self.history.raised:
             return functools.partial(self.must_raise, entry, tree)
-        target = function if entry.code is function.__code__ else self.with_code(entry.code)
-        self.dispatcher.add(tree, target, bool(entry.breaks), entry.straight)
-        self.adopt(entry, tree)
+        own = entry.eager or entry.code is function.__code__  # what it does in eager it does with fewer guards
+        target = function if own else self.with_code(entry.code)
+        self.dispatcher.add(tree, target, bool(entry.breaks), None if own else entry.straight)
+        if not own:
+            self.adopt(entry, tree)
         self.made_for[self.modules_of(bound)] += 1
         if entry.handles:
             return functools.partial(self.may_handle, entry) if self.settings.fullgraph else target
@@ -209,9 +211,10 @@ class Versions:
             )  # fmt: skip
             if self.point is None:
                 entry.guards.add(Guard("CODE", ConstSource(function), function.__code__))
+            guards = of_calls(entry.guards) if entry.eager else entry.guards
             if log.wanted(log.GUARDS):
-                log.record(log.GUARDS, guards=entry.guards.describe())
-            return entry, compile_tree(entry.guards, Roots.of(function))
+                log.record(log.GUARDS, guards=guards.describe())
+            return entry, compile_tree(guards, Roots.of(function))
 
     def may_handle(self, entry: frames.Entry, *args: Any, **kwargs: Any) -> Any:
         """The call in which an operation raises: the program's exception leaves; if none does, it is not one graph."""

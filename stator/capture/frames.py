@@ -115,6 +115,8 @@ class Entry(NamedTuple):
     recovery: Recovery | None = None
     #: Does what the code does, without a frame.
     straight: _native.Straight | None = None
+    #: Whether all that it does is to run one graph in eager, as the function itself would.
+    eager: bool = False
 
 
 class Escaped(GraphBreak):
@@ -460,7 +462,7 @@ class Conversion:
         except OutputRefused as error:
             return self.finish_before(error, error.step)
         outputs = [changed[node].node if node in changed else node for node in assembler.outputs]
-        drop_unused_inputs(graph, outputs)
+        graph.drop_unused_inputs(outputs)
         module = graph.module(outputs, identifier(fn.__qualname__))
         inputs = tuple(entry.source for entry in graph.inputs)
         if log.wanted(log.GRAPH):
@@ -480,7 +482,8 @@ class Conversion:
         straight = None if grad_flags else assembler.straight(called, inputs, recovery.frameless)
         code = assembler.assemble(called, inputs, grad_flags, recovery)
         graphs = [GraphInfo(module, inputs, calls, compiled)]
-        return Entry(guards, code, graphs, self.breaks, recovery=recovery, straight=straight)
+        eager = isinstance(compiled, _native.EagerGraph) and not (self.breaks or self.point or machine.session.nested)
+        return Entry(guards, code, graphs, self.breaks, recovery=recovery, straight=straight, eager=eager)
 
     def recovery(self, machine: RootMachine) -> Recovery:
         """What is called when the graph raises."""
@@ -565,15 +568,6 @@ def count_operators(graph: torch.fx.Graph) -> dict[str, int]:
     calls = (node for node in graph.nodes if node.op in ("call_function", "call_method"))
     names = [f".{n.target}" if n.op == "call_method" else getattr(n.target, "__name__", str(n.target)) for n in calls]
     return dict(Counter(names))
-
-
-def drop_unused_inputs(graph: GraphBuilder, outputs: Sequence[Any]) -> None:
-    """Inputs of which only facts were used need not be passed."""
-    needed = set(outputs)
-    for entry in graph.inputs:
-        if not entry.node.users and entry.node not in needed:
-            graph.graph.erase_node(entry.node)
-            graph.inputs = [other for other in graph.inputs if other is not entry]
 
 
 def describe(stop: Exception) -> Break:

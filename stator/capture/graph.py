@@ -465,6 +465,14 @@ class GraphBuilder:
         module.meta["written"] = frozenset(self._written())
         return module
 
+    def drop_unused_inputs(self, outputs: Sequence[Any]) -> None:
+        """Inputs of which only facts were used need not be passed."""
+        needed = set(outputs)
+        for entry in self.inputs:
+            if not entry.node.users and entry.node not in needed:
+                self.graph.erase_node(entry.node)
+                self.inputs = [other for other in self.inputs if other is not entry]
+
     def _written(self) -> Iterator[str]:
         """The leaves that the graph writes, by the names of their nodes."""
         leaves = [entry.node for entry in self.inputs if isinstance(entry.example, torch.Tensor)]

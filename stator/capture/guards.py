@@ -110,6 +110,28 @@ def state_guards() -> list[Guard]:
     return [Guard("STATE", None, (name, state.read())) for name, state in STATES.items() if state.when()]
 
 
+#: The state that decides which version is wanted, even where all of them are right.
+_MODES: Final = ("grad_mode", "keys_included", "keys_excluded")
+
+
+def of_calls(guards: Iterable[Guard]) -> GuardSet:
+    """Those that tell calls apart: by what they are given, by variables around the function and by torch's modes.
+
+    They are enough for a version that is the function itself, which is right whenever it runs.
+    """
+    kept = GuardSet()
+    for guard in guards:
+        if guard.kind == "STATE":
+            wanted = guard.payload[0] in _MODES
+        else:
+            way = list(guard.source.path()) if guard.source is not None else []
+            given = any(isinstance(step, LocalSource | ClosureSource) for step in way)
+            wanted = given and not isinstance(guard.source, InstanceDictSource | ClassAttrSource)
+        if wanted:
+            kept.add(guard)
+    return kept
+
+
 # -- the native tree -----------------------------------------------------------------------------------
 
 

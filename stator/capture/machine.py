@@ -74,7 +74,7 @@ class Session:
 
     __slots__ = (
         "asked", "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "handles",
-        "jumps", "library", "looked_up", "none", "operators", "options", "root_globals", "running", "values",
+        "jumps", "library", "looked_up", "nested", "none", "operators", "options", "root_globals", "running", "values",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +123,8 @@ class Session:
         self.jumps = 1_000_000
         #: Whether some code that was interpreted may handle exceptions.
         self.handles = False
+        #: Whether other functions of Python than the outermost were interpreted.
+        self.nested = False
 
 
 class Machine:
@@ -233,6 +235,7 @@ class Machine:
         )
         if slots is None:
             self._binding_error(function, len(args), list(kwargs))
+        self.session.nested = True
         child = Machine(self.session, code, function, slots, self)
         if code.co_flags & inspect.CO_GENERATOR:
             return GeneratorValue(child)

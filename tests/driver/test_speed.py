@@ -17,6 +17,7 @@ import stator
 from stator import driver, speed
 from stator.base import announce, log
 from stator.base.errors import SlowWarning
+from stator.capture.entry import versions_of
 from stator.graphs.nodes import LazyModule
 from stator.runtime import toolchain
 
@@ -157,6 +158,46 @@ def test_what_runs_in_eager_needs_no_text(tmp_path: Path, monkeypatch: pytest.Mo
     for _ in range(2):
         assert compiled(x).grad_fn.name() == f(x).grad_fn.name()
     assert not asked
+
+
+def scaled(x: torch.Tensor, factor: int = 2) -> torch.Tensor:
+    return x.softmax(-1) * factor
+
+
+def inner(x: torch.Tensor, factor: int = 2) -> torch.Tensor:
+    return scaled(x, factor)
+
+
+def test_a_function_that_is_one_graph_in_eager_runs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_in_turn", lambda *_: speed.Measured(2.0, 1.0))
+    options = {"check_speed": "auto", "cache_dir": str(tmp_path), "strict": True}
+    x = torch.randn(4, 8, requires_grad=True)
+    compiled, nested = (stator.compile(fn, options=options, dynamic=False) for fn in (scaled, inner))
+    for fn in (compiled, nested):
+        assert torch.equal(fn(x), scaled(x))
+    ((tree, function),), ((deep, _),) = versions_of(compiled), versions_of(nested)
+    assert function is scaled and versions_of(nested)[0][1] is not inner
+    assert tree.check(x, 2) and not tree.check(x, 3) and not tree.check(torch.randn(4, 9, requires_grad=True), 2)
+    with torch.no_grad():
+        assert not tree.check(x, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not tree.check(x, 2)
+    # What the function finds by itself needs no guard.
+    monkeypatch.setattr(torch.Tensor, "softmax", lambda self, dim: self + dim)
+    assert tree.check(x, 2) and not deep.check(x, 2)
+    for fn in (compiled, nested):
+        assert torch.equal(fn(x), (x - 1) * 2)
+    assert len(versions_of(compiled)) == 1 and len(versions_of(nested)) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr(scaled, "__code__", (lambda x, factor=2: x - factor).__code__)
+    assert torch.equal(compiled(x), x - 2)
+    with pytest.raises(RuntimeError, match="softmax"):
+        monkeypatch.setattr(scaled, "__code__", (lambda x, factor=2: raises(x)).__code__)
+        compiled(x)
+
+
+def raises(x: torch.Tensor) -> torch.Tensor:
+    raise RuntimeError("no softmax")
 
 
 def long(x: torch.Tensor) -> torch.Tensor:
