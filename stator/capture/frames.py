@@ -318,6 +318,7 @@ class Conversion:
             graph.sizes.graph, graph.sizes.locate = None, nowhere
             graph.kept.clear()
             session.asked.clear()
+            session.questions.clear()
         self.machine = None
 
     def start(self, guards: GuardSet, stop_at: int | None, sizes: Sizes) -> RootMachine:

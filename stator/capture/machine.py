@@ -74,7 +74,8 @@ class Session:
 
     __slots__ = (
         "asked", "build", "builtins", "deleted", "depth_limit", "effects", "globals", "graph", "guard", "handles",
-        "jumps", "library", "looked_up", "nested", "none", "operators", "options", "root_globals", "running", "values",
+        "jumps", "library", "looked_up", "nested", "none", "operators", "options", "questions", "root_globals",
+        "running", "values",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +118,8 @@ class Session:
         self.looked_up: dict[tuple[type | str, ...], Any] = {}
         #: Guards asked for by (kind, source, id of the payload) → the payload, kept so that its id stays its own.
         self.asked: dict[tuple[str, Source | None, int], Any] = {}
+        #: Questions that a guard asks again, by function and arguments.
+        self.questions: dict[object, object] = {}
         #: The innermost frame.
         self.running: Machine | None = None
         #: Backward jumps left before capture gives up.

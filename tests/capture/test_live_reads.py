@@ -91,7 +91,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/python/objects/function.py:FunctionValue._made_attribute", "values/python/objects/klass.py:call_class",
         "values/python/objects/descriptors.py:is_tensor_method",
         "values/python/objects/descriptors.py:build_builtin_descriptor",
-        "values/python/objects/descriptors.py:is_value_type",
+        "values/python/objects/descriptors.py:is_value_type", "values/python/objects/klass.py:is_subscripted_in_c",
         "values/python/library/numpy_scalars.py:is_ufunc",
         "values/python/library/numpy_scalars.py:is_scalar", "values/python/library/pure.py:_functions",
         "values/python/containers/sequence.py:is_return_type",
@@ -138,7 +138,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "values/python/objects/user_object.py:UserObjectValue.is_stored",
     ),
     "guarded by who calls it": (
-        "values/autograd/function.py:defaults_of",
+        "values/autograd/function.py:defaults_of", "values/fold.py:_told_apart",
         "values/python/objects/exception.py:is_member", "values/python/objects/function.py:is_empty",
         "values/python/objects/klass.py:SuperValue.get_attr", "values/torch/leaves.py:globals_of",
         "values/torch/leaves.py:is_whole",

@@ -6,10 +6,11 @@ Neighbours: `operators.py` and `pure.py` (what counts as pure), `registry.fresh`
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from stator.base.errors import GraphBreak, StatorError
-from stator.capture.source import ConstSource
+from stator.capture.source import ConstSource, constant_key
 from stator.capture.value import Raised
 from stator.capture.values.registry import fresh
 
@@ -53,14 +54,28 @@ class Question:
             return type(error)
 
 
+def _told_apart(value: Any) -> object:
+    """Equal for what makes one question: methods by their objects, containers, which are copies, by their items."""
+    if type(value) is types.MethodType:
+        return types.MethodType, constant_key(value.__func__), constant_key(value.__self__)
+    if type(value) in (list, tuple):
+        return type(value), tuple([_told_apart(item) for item in value])
+    if type(value) is dict:
+        return dict, tuple([(_told_apart(name), _told_apart(item)) for name, item in value.items()])
+    return constant_key(value)
+
+
 def ask(
     tx: Machine, function: Callable[..., Any], args: Sequence[Value] = (), kwargs: Mapping[str, Value] | None = None
 ) -> Value:
     """`fold` for a function of the state of the process."""
     plain = [value.snapshot() for value in args]
     named = {name: value.snapshot() for name, value in (kwargs or {}).items()}
-    question = Question(function, plain, named)
-    tx.guard("CALL", ConstSource(function), (question, question()))
+    key = _told_apart(function), _told_apart(plain), _told_apart(named)
+    if key not in tx.session.questions:
+        question = Question(function, plain, named)
+        tx.session.questions[key] = question  # it keeps alive what the key has by its id
+        tx.guard("CALL", ConstSource(function), (question, question()))
     return fresh(run(tx, function, plain, named))
 
 

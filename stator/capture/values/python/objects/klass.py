@@ -38,8 +38,18 @@ if TYPE_CHECKING:
     from stator.capture.source import Source
 
 
+#: Flags of classes: made at run time, and not to be written to.
+HEAP_TYPE, IMMUTABLE_TYPE = 1 << 9, 1 << 8
+
 #: Modules whose metaclasses only answer.
 ANSWERING = frozenset({"abc", "_py_abc", "typing", "enum", "torch", "builtins", "torch._C", "torch.nn.parameter"})
+
+
+def is_subscripted_in_c(cls: type) -> bool:
+    """Whether what `cls[…]` gives follows from the key alone: a generic alias, of a class that nobody can change."""
+    fixed = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE
+    method = vars(cls).get("__class_getitem__")
+    return bool(fixed) and type(cls) is type and isinstance(method, types.ClassMethodDescriptorType)
 
 
 @value_class
@@ -140,7 +150,7 @@ class ClassValue(PinnedValue):
     def get_item(self, tx: Machine, key: Value) -> Value:
         if (written := self._written(tx, "__getitem__")) is not None:
             return written.call(tx, (key,), {})
-        return ask(tx, operator.getitem, (self, key))
+        return (fold if is_subscripted_in_c(self.obj) else ask)(tx, operator.getitem, (self, key))
 
     def binary(self, tx: Machine, op: str, other: Value) -> Value | None:
         return None
