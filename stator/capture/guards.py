@@ -111,7 +111,7 @@ def state_guards() -> list[Guard]:
 
 
 #: The state that decides which version is wanted, even where all of them are right.
-_MODES: Final = ("grad_mode", "keys_included", "keys_excluded")
+_MODES: Final = frozenset({"grad_mode", "keys_included", "keys_excluded"})
 
 
 def of_calls(guards: Iterable[Guard]) -> GuardSet:

@@ -4,6 +4,7 @@ from stator.fake import (  # noqa: F401  (they fill the table of shape rules)
     rules,
     rules_images,
     rules_layers,
+    rules_losses,
     rules_packed,
     rules_quantized,
     rules_reductions,

@@ -222,8 +222,12 @@ def _triplets(w: _Writer) -> Call:
     return Call(f"F.triplet_margin_loss(x0, x1, x2{w.options(margin=(0.7,), p=(1.0, 3.0), swap=(True,))})", operands)
 
 
+#: Of an empty batch eager's two margin losses of classes give what was in memory.
+_FILLED: tuple[tuple[int, ...], ...] = ((3,), (1,), ())
+
+
 def _margins(w: _Writer) -> Call:
-    batch, classes = w.rng.choice(((3,), (1,), (0,), ())), w.rng.choice((5, 2, 1))
+    batch, classes = w.rng.choice(_FILLED), w.rng.choice((5, 2, 1))
     operands = [w.floats("real", (*batch, classes)), w.whole("class", batch, classes)]
     text = ""
     if w.rng.random() < 0.4:
@@ -233,7 +237,7 @@ def _margins(w: _Writer) -> Call:
 
 
 def _labels(w: _Writer) -> Call:
-    size = (*w.rng.choice(((3,), (1,), (0,), ())), w.rng.choice((5, 1)))
+    size = (*w.rng.choice(_FILLED), w.rng.choice((5, 1)))
     return Call(f"F.multilabel_margin_loss(x0, x1{w.options()})",
                 (w.floats("real", size), w.whole("label", size, size[-1])))  # fmt: skip
 
