@@ -24,6 +24,7 @@ from stator.kernel.nest import merges
 from stator.kernel.pairs import Pairs, pairs_of
 from stator.kernel.placement import guarded_nodes
 from stator.kernel.product import Block, fill, product_of
+from stator.kernel.rewrite import PART
 from stator.kernel.tiles import Tile, choose
 from stator.loop.collision import colliding, scatters
 from stator.loop.expr import Expr, postorder, scans
@@ -39,6 +40,9 @@ GRID = 64  # pieces that a long vector axis is cut into, for threads to share
 ROWS = 4  # of one thread, that are worth computing ahead what they share
 PAIR_WORK = 16  # multiplications that tiles do in the time of one by other instructions
 ACCUMULATORS = 8  # of rows of sums, each a vector: as many again take their operands
+TOGETHER = 4  # vectors of columns of which some rows are read at a time
+FAR = 4  # times the caches behind the nearest ones: columns of so much are read some whole rows at a time
+SHORT_ROW = 256  # elements: of a shorter part of a row, little is fetched ahead
 
 
 @dataclass(slots=True)
@@ -74,6 +78,7 @@ class LoopPlan:
     pairs: Pairs | None = None  # its sums, where instructions for pairs of terms multiply blocks
     windows: tuple[Axis, int] | None = None  # iterations beside each other that read much of the same
     rows: tuple[Axis, int] | None = None  # of other sums: so many rows together, which share what they load
+    interchanged: int = 0  # columns of which some rows are read at a time, before the next rows
 
     def name(self, text: str, value: Extent) -> Extent:
         """The value; one that is known at run time only is from here on a variable of this name."""
@@ -90,6 +95,8 @@ class LoopPlan:
         if self.unroll > 1:
             told.append(f"{self.unroll} accumulators")
         told += [f"{count} along {axis.name} together" for axis, count in self.jammed]
+        if self.interchanged:
+            told.append(f"some rows of {self.interchanged} columns at a time")
         if self.inner is not None:
             told.append(f"all of {self.inner.name} for the same columns")
         if self.block is not None and self.block.tile is not None:
@@ -161,6 +168,8 @@ def decide(kernel: Kernel, device: Device) -> LoopPlan:
     elif made.tile is None and not collide:
         made.windows = windows.choose(kernel, made.vector)
         made.unroll = 1 if made.windows is not None else made.unroll
+        if made.windows is None:
+            _interchange(made, device)
     _lay_out(made, device.thread_work, whole=swept in collide)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     made.ahead = _ahead(made, device)
@@ -323,6 +332,30 @@ def _columns(made: LoopPlan, device: Device, length: int, weight: float) -> int:
     return unroll
 
 
+def _interchange(made: LoopPlan, device: Device) -> None:
+    """Columns of memory that is far are read some rows at a time, as long as every core is left some."""
+    kernel, vector = made.kernel, made.vector
+    if made.shape != "column" or not _single_column(made) or hint(kernel.reduce_numel) <= 2 * PART or vector is None:
+        return
+    reductions = [node for node in kernel.nodes if node.op == "reduce"]
+    if any(node.attr.startswith("arg") for node in reductions):
+        return
+    read = {node.attr[0] for node in kernel.inner if node.op == "load" and made.lane_stride(node.attr[1]) == 1}
+    far = FAR * device.cores * device.cache_bytes
+    if all(hint(param.numel) * ITEMSIZE[param.dtype] < far for param in kernel.params if param.name in read):
+        return
+    kept = sum(2 * ITEMSIZE[node.dtype] for node in reductions)
+    most = device.row_elements * ITEMSIZE["f32"] // kept
+    others = prod(hint(axis.size) for axis in kernel.axes if axis is not vector)
+    shares = -(-device.cores // max(others, 1))
+    parts = -(-hint(vector.size) // (most * shares)) * shares
+    unroll = min(made.unroll, TOGETHER)
+    block = made.lanes * unroll
+    columns = -(-hint(vector.size) // (parts * block)) * block
+    if hint(vector.size) // parts >= SHORT_ROW and columns <= most:
+        made.interchanged, made.unroll = columns, unroll
+
+
 def _staged(made: LoopPlan, longest: int) -> tuple[Expr, ...]:
     """What several loops over a short row compute and is costly, such as the exponentials of a softmax.
 
@@ -455,7 +488,7 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
     elif vector in kernel.axes and vector is not None:
         block = made.lanes * made.unroll
         if made.shape == "column" or tile is not None:
-            made.chunk = block if tile is None else tile.width
+            made.chunk = tile.width if tile is not None else made.interchanged or block
         else:
             parts = made.name("parts", maximum(pieces_of(wanted, maximum(outer, 1)), 1))
             made.chunk = made.name("chunk", maximum(pieces_of(vector.size, parts * block), 1) * block)

@@ -55,16 +55,16 @@ def merge(function: ir.Function, axes: Sequence[Axis], name: str) -> ir.Function
             (inner,) = innermost.body
             assert isinstance(inner, ir.Loop) and inner.axis is axis and inner.kind == loop.kind
             innermost = inner
-        return ir.Loop(whole, loop.kind, _renamed(innermost.body, {}, points))
+        return ir.Loop(whole, loop.kind, renamed(innermost.body, {}, points))
 
     return replace(function, body=_mapped(function.body, made))
 
 
-def _renamed(block: ir.Block, names: Mapping[ir.Value, ir.Value], points: AxisMap) -> ir.Block:
+def renamed(block: ir.Block, names: Mapping[ir.Value, ir.Value], points: AxisMap) -> ir.Block:
     """Statements of other values, at other positions."""
     return tuple(
         [
-            replace(s, body=_renamed(s.body, names, points)) if isinstance(s, ir.Loop) else ir.renamed(s, names, points)
+            replace(s, body=renamed(s.body, names, points)) if isinstance(s, ir.Loop) else ir.renamed(s, names, points)
             for s in block
         ]
     )
@@ -152,7 +152,7 @@ def jam(function: ir.Function, axis: Axis, count: int, beside: bool = False) -> 
                 body += [ir.Loop(outer, s.kind, _repeated(s.body, axis, points, beside))] if outer.size else []
                 if left:
                     rest = _repeated(s.body, axis, last, beside)
-                    body += _renamed(rest, _named(rest, "left"), {})
+                    body += renamed(rest, named(rest, "left"), {})
         return tuple(body)
 
     return replace(function, body=made(function.body))
@@ -170,7 +170,7 @@ def strip(function: ir.Function, axis: Axis | None, count: int) -> ir.Function:
     def made(loop: ir.Loop) -> ir.Loop:
         if loop.axis is not axis:
             return replace(loop, body=_mapped(loop.body, made))
-        return replace(loop, axis=inner, body=_renamed(loop.body, {}, {axis: outer.index * inner.size + inner}))
+        return replace(loop, axis=inner, body=renamed(loop.body, {}, {axis: outer.index * inner.size + inner}))
 
     return replace(function, body=(ir.Loop(outer, "parallel", _mapped(function.body, made)),))
 
@@ -213,12 +213,12 @@ def columns(function: ir.Function) -> ir.Function:
             points = [loop.axis.index + k * loop.lanes for k in range(loop.unroll)]
             made = [replace(loop, kind="whole", body=_repeated(loop.body, loop.axis, points))]
             if loop.axis.size % (loop.lanes * loop.unroll) != 0:
-                made.append(replace(loop, kind="rest", body=_renamed(loop.body, _named(loop.body, "rest"), {})))
+                made.append(replace(loop, kind="rest", body=renamed(loop.body, named(loop.body, "rest"), {})))
             function = replace(function, body=replaced(function.body, loop, *made))
     return function
 
 
-def _named(block: ir.Block, suffix: str) -> dict[ir.Value, ir.Value]:
+def named(block: ir.Block, suffix: str) -> dict[ir.Value, ir.Value]:
     """Other names for what a block defines."""
     return {v: ir.Value(f"{v.name}_{suffix}", v.dtype) for v in _own(block)}
 

@@ -13,6 +13,7 @@ from stator.base.tiling import COLUMNS, ROWS
 from stator.kernel.blocks import BlockPlan
 from stator.kernel.decisions import LoopPlan, guarded, pieces_of
 from stator.kernel.facts import INT32
+from stator.kernel.interchange import interchange
 from stator.kernel.ir import Function, Piece
 from stator.kernel.matmul import Matmul
 from stator.kernel.nest import Order, nest
@@ -54,7 +55,9 @@ def vectors(plan: LoopPlan, name: str) -> Function:
         function = shared(proved(function))
     if plan.vector is not None:
         function = vectorise(function, plan.vector, plan.lanes, plan.unroll)
-    if plan.block is None:
+    if plan.interchanged and plan.vector is not None:
+        function = interchange(function, plan.vector)
+    elif plan.block is None:
         function = flush_sums(function)
     function = stream(columns(function), plan.streamed)
     return replace(function, named=tuple(plan.named), threads=plan.threads)

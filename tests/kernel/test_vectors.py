@@ -51,7 +51,7 @@ def test_every_decision_shows_in_the_text() -> None:
     x, r = Axis("x0", 5000), Axis("r0", 3000)
     stores = (Store("p1", x.index, reduce("sum", load("p0", r.index * 5000 + x, "f32")), "outer"),)
     made = kernel((x,), (r,), stores, (Param("p0", "f32", "in", 15_000_000), Param("p1", "f32", "out", 5000)))
-    text = function_text(checked(vectors(decide(made, replace(typical("cpu"), threads=2)), "k")))
+    text = function_text(checked(vectors(decide(made, replace(typical("cpu"), threads=2, cache_bytes=1 << 30)), "k")))
     whole, rest = (f"in {kind}(16*8, 128*x0_piece, " for kind in ("whole", "rest"))
     for part in ("-> Threads[2]", "in parallel(40)", whole, "flush(a0_7)", rest, "flush(a0_rest)"):
         assert part in text, text

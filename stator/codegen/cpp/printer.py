@@ -183,8 +183,7 @@ class _Printer(Memory):
             case ir.Scan():
                 self.scan(statement)
             case ir.Scratch(name, dtype, numel):
-                aligned = "alignas(64) " if name in self.multiplied else ""
-                self.block.lines.append(f"{aligned}{ops.STORAGE[dtype]} {name}[{numel}];")
+                self.block.lines.append(f"alignas(64) {ops.STORAGE[dtype]} {name}[{numel}];")
             case ir.Turn():
                 self.turn(statement)
             case ir.Multiply():

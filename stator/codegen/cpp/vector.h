@@ -109,7 +109,8 @@ template <class F> INLINE F round_bf16(F x) {
 #if defined(__AVX512F__) && !defined(__clang__)
         if constexpr (sizeof(F) == 64) {
             I half = bits + 0x7fff;
-            half = (bits & 0x10000) != 0 ? bits + 0x8000 : half;
+            auto odd = __builtin_ia32_ptestmd512(bits, I{} + 0x10000, (unsigned short)-1);  // g++ takes two steps
+            half = __builtin_ia32_paddd512_mask(bits, I{} + 0x8000, half, odd);
             half = x != x ? bits | 0x7fc00000 : half;
             return (F)(half & (int)0xffff0000);
         }
