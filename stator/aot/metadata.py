@@ -95,10 +95,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One user value that the forward graph computes; differentiable ones have a tangent."""
+    """One user value that the forward graph computes; differentiable ones have a tangent.
+
+    `version` is how often the program has written to it.
+    """
 
     spec: TensorSpec
     differentiable: bool
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +275,7 @@ class Metadata:
             inputs=tuple(_spec(item) if isinstance(item, dict) else load(item) for item in data["inputs"]),
             attributes=data["attributes"],
             outputs=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["outputs"]),
-            values=tuple(Value(_spec(item["spec"]), item["differentiable"]) for item in data["values"]),
+            values=tuple(Value(_spec(item["spec"]), item["differentiable"], item["version"]) for item in data["values"]),
             mutated=tuple(data["mutated"]),
             writes=tuple((target, count) for target, count in data["writes"]),
             assigned=tuple((target, value) for target, value in data["assigned"]),

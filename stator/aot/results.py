@@ -13,12 +13,15 @@ from typing import Any, Final
 
 import torch
 
-from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
+from stator._native import Outputs
+from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Value, Values, at
 from stator.aot.zeros import zeros
 from stator.sizes import Extent, Symbol, symbols
 
 Tensor = torch.Tensor
 
+#: The `LINKS` of views that C makes.
+_LINKED = ("", "unrecorded")
 #: What the link of a view begins with that is older than a write.
 OLDER: Final = "older "
 
@@ -83,6 +86,35 @@ class Tangent:
         if tangent is None:
             return zeros(self.size, self.stride, self.dtype, self.device)
         return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device).copy_(tangent)
+
+
+def outputs_of(outputs: Sequence[Output]) -> Outputs | None:
+    """What makes these results in C: of known geometry, and views that hang on their source as nothing but views."""
+    items = []
+    for output in outputs:
+        if output.dtype or output.pending or output.link not in _LINKED or output.kind == "whole":
+            return None
+        size: Any = output.size  # numbers by now
+        stride: Any = output.stride
+        offset: Any = output.offset
+        if output.kind == "number":
+            items.append(("constant", 0, (), (), 0, False, offset))
+        else:
+            unrecorded = output.link == "unrecorded"
+            items.append((output.kind, output.index, size, stride, offset, unrecorded, output.constant))
+    return Outputs(tuple(items))
+
+
+def aging(values: Sequence[Value]) -> Callable[[tuple[Any, ...]], None] | None:
+    """What gives values the versions that they have in eager, where the program has written to some of them."""
+    written = {i: value.version for i, value in enumerate(values) if value.version}
+
+    def age(values: tuple[Any, ...]) -> None:
+        counted = [i for i in written if not values[i].is_inference()]
+        versions = tuple([written[i] for i in counted])
+        torch._C._autograd._unsafe_set_version_counter(tuple([values[i] for i in counted]), versions)
+
+    return age if written else None
 
 
 def result(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
