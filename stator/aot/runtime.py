@@ -27,7 +27,7 @@ from stator.aot.eager_replay import EagerReplay
 from stator.aot.generators import restoring
 from stator.aot.keeping import Record, counter_of, needs_record
 from stator.aot.metadata import Metadata, Output, TensorSpec
-from stator.aot.results import aging, geometry_of, outputs_of, result, sized
+from stator.aot.results import aging, geometry_of, outputs_of, result, results, sized
 from stator.aot.symbols import read
 from stator.base import artifacts, faults
 from stator.base.errors import InternalError, Location, StatorError, Unsupported
@@ -281,7 +281,7 @@ class Bound:
             tensor.as_strided_(size, stride, tensor.storage_offset() + offset)
         for target, value in self.metadata.assigned:  # a write that gives them their new place in the autograd graph
             inputs[target].copy_(values[value])
-        return values if self.plain else tuple([result(output, inputs, values) for output in geometry.outputs])
+        return values if self.plain else results(geometry, inputs, values)
 
     # ---- backward ----------------------------------------------------------------------------------------------------
 

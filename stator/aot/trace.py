@@ -521,6 +521,7 @@ class _Tracing:
             attributes=len(self.attributes),
             outputs=tuple(results.outputs),
             values=values,
+            roots=tuple(results.roots),
             mutated=tuple(mutated),
             writes=tuple(self._writes(flat, restrided, assigned)),
             restrided=restrided,

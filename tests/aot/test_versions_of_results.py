@@ -1,4 +1,4 @@
-"""How often the program has written to a result, `Tensor._version`: as in eager, inside of the program and behind it."""
+"""How often the program has written to a result, `Tensor._version`: as in eager, in the program and behind it."""
 
 from __future__ import annotations
 

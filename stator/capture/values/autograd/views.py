@@ -1,5 +1,5 @@
-"""Whether a tensor is a view, and of what: `Tensor._is_view()` and `Tensor._base`; `detach_()`, refused for views; and how
-often a tensor that the graph computes was written to, `Tensor._version`.
+"""Whether a tensor is a view, and of what: `Tensor._is_view()` and `Tensor._base`; `detach_()`, refused for views; and
+how often a tensor that the graph computes was written to, `Tensor._version`.
 
 Of a tensor that the graph computes the fakes know it, since autograd relates them as it relates real tensors. It must
 be answered here: what a compiled graph returns is no view but of inputs and of other results (docs/autograd.md).
