@@ -71,8 +71,8 @@ class Output:
          "output_view": the value number `index` as_strided by them;
          (views may have another `dtype`, of the same width or of the parts of complex numbers, in which the offset
          then counts; `pending` names what is put off, "conj" and "neg"; `link` says how they hang on their source in
-         autograd, "older" ahead of it that they do so since before a write; `version` is how often what counts by itself,
-         through `.data`, was written to)
+         autograd, "older" ahead of it that they do so since before a write; `version` is how often what has a counter
+         of its own, as `.data` has, was written to)
          "root": the root number `index` itself;
          "root_view": the root number `index` as_strided by them;
          "whole": what flat input number `index` is a view of;
