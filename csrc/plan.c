@@ -24,6 +24,7 @@ typedef struct {
     PyObject *apply;      /* enters the autograd graph, which calls `record`; NULL without backward */
     PyObject *outputs;    /* makes the user's results from inputs and values; NULL where the values are these */
     PyObject *own;        /* from a value that may be a view to one that is none */
+    PyObject *age;        /* (values): gives them the versions that they have in eager; NULL where these are 0 */
     PyObject *anchor;     /* makes one more value, which is saved; NULL where none is needed */
     PyObject *after;      /* (context, inputs): what else there is to record; NULL if nothing */
     PyObject *record;     /* from a list of what is seen of some tensors to what `context.record` is; NULL if none */
@@ -63,7 +64,7 @@ static PyObject *call_with_list(PyObject *forward, PyObject *attributes, PyObjec
 }
 
 /* The user's values, none of them a view, and the anchor if there is one (stolen). */
-static PyObject *take_values(Plan *self, PyObject *results, PyObject *anchor) {
+static PyObject *own_values(Plan *self, PyObject *results, PyObject *anchor) {
     Py_ssize_t count = PyTuple_GET_SIZE(results), fit = 0;
     if (count < self->values) {
         PyErr_SetString(PyExc_ValueError, "the forward graph gave too few results");
@@ -81,6 +82,16 @@ static PyObject *take_values(Plan *self, PyObject *results, PyObject *anchor) {
     }
     if (values != NULL && anchor != NULL) PyTuple_SET_ITEM(values, self->values, anchor);
     else Py_XDECREF(anchor);
+    return values;
+}
+
+/* The same, written to as often as in eager. */
+static PyObject *take_values(Plan *self, PyObject *results, PyObject *anchor) {
+    PyObject *values = own_values(self, results, anchor);
+    if (values == NULL || self->age == NULL) return values;
+    PyObject *done = PyObject_CallOneArg(self->age, values);
+    if (done == NULL) Py_CLEAR(values);
+    Py_XDECREF(done);
     return values;
 }
 
@@ -361,17 +372,17 @@ static PyObject *unless_none(PyObject *object) { return object == Py_None ? NULL
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *arguments[] = {"bound", "forward", "attributes", "general", "levels", "own", "values", "bare",
-                                "outputs", "apply", "anchor", "after", "record", "hooks", "counter", "saved", "constant",
-                                "watched", "looks", "held", "enables_grad", NULL};
+                                "outputs", "apply", "age", "anchor", "after", "record", "hooks", "counter", "saved",
+                                "constant", "watched", "looks", "held", "enables_grad", NULL};
     PyObject *bound, *forward, *attributes, *general, *levels, *own, *apply = Py_None, *anchor = Py_None;
     PyObject *after = Py_None, *outputs = Py_None, *saved = NULL, *constant = NULL, *watched = NULL, *looks = NULL, *held = NULL;
-    PyObject *record = Py_None, *hooks = Py_None, *counter = Py_None;
+    PyObject *age = Py_None, *record = Py_None, *hooks = Py_None, *counter = Py_None;
     Py_ssize_t values;
     int bare, enables_grad = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!OO!Onp|$OOOOOOOO!O!O!O!O!p:Plan", arguments, &bound, &forward,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO!OO!Onp|$OOOOOOOOO!O!O!O!O!p:Plan", arguments, &bound, &forward,
                                      &PyTuple_Type, &attributes, &general, &PyDict_Type, &levels, &own, &values, &bare,
-                                     &outputs, &apply, &anchor, &after, &record, &hooks, &counter, &PyTuple_Type, &saved,
-                                     &PyTuple_Type, &constant, &PyTuple_Type, &watched, &PyTuple_Type, &looks,
+                                     &outputs, &apply, &age, &anchor, &after, &record, &hooks, &counter, &PyTuple_Type,
+                                     &saved, &PyTuple_Type, &constant, &PyTuple_Type, &watched, &PyTuple_Type, &looks,
                                      &PyTuple_Type, &held, &enables_grad)) {
         return NULL;
     }
@@ -390,6 +401,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     self->own = Py_NewRef(own);
     self->outputs = unless_none(outputs);
     self->apply = unless_none(apply);
+    self->age = unless_none(age);
     self->anchor = unless_none(anchor);
     self->after = unless_none(after);
     self->record = unless_none(record);
@@ -420,6 +432,7 @@ static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->outputs);
     Py_VISIT(self->apply);
     Py_VISIT(self->own);
+    Py_VISIT(self->age);
     Py_VISIT(self->anchor);
     Py_VISIT(self->after);
     Py_VISIT(self->record);
@@ -440,6 +453,7 @@ static void plan_dealloc(PyObject *object) {
     Py_XDECREF(self->outputs);
     Py_XDECREF(self->apply);
     Py_XDECREF(self->own);
+    Py_XDECREF(self->age);
     Py_XDECREF(self->anchor);
     Py_XDECREF(self->after);
     Py_XDECREF(self->record);

@@ -251,6 +251,7 @@ class Plan:
         *,
         outputs: Outputs | None = None,
         apply: Callable[..., tuple[Any, ...]] | None = None,
+        age: Callable[[tuple[Any, ...]], None] | None = None,
         anchor: Callable[[], torch.Tensor] | None = None,
         after: Callable[[Any, tuple[Any, ...], tuple[Any, ...]], None] | None = None,
         record: Callable[[list[tuple[torch.Tensor, int] | None]], Any] | None = None,

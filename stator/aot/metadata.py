@@ -71,7 +71,10 @@ class Output:
          "output_view": the value number `index` as_strided by them;
          (views may have another `dtype`, of the same width or of the parts of complex numbers, in which the offset
          then counts; `pending` names what is put off, "conj" and "neg"; `link` says how they hang on their source in
-         autograd, "older" ahead of it that they do so since before a write)
+         autograd, "older" ahead of it that they do so since before a write; `version` is how often what has a counter
+         of its own, as `.data` has, was written to)
+         "root": the root number `index` itself;
+         "root_view": the root number `index` as_strided by them;
          "whole": what flat input number `index` is a view of;
          "number": the number `offset`;
          "constant": no tensor, the Python value `constant`.
@@ -86,6 +89,7 @@ class Output:
     dtype: str = ""
     link: str = ""
     pending: str = ""
+    version: int = 0
 
     def at(self, values: Values) -> Output:
         """The output for values of its symbols."""
@@ -95,10 +99,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One user value that the forward graph computes; differentiable ones have a tangent."""
+    """One user value that the forward graph computes; differentiable ones have a tangent.
+
+    `version` is how often the program has written to it.
+    """
 
     spec: TensorSpec
     differentiable: bool
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +186,9 @@ class Metadata:
     attributes: int
     outputs: tuple[Output, ...]
     values: tuple[Value, ...]
+    #: What several results are views of in autograd that is itself a view of nothing there, though it lies in an input
+    #: or in a value (`detach`, `view(dtype)`).
+    roots: tuple[Output, ...] = ()
     #: Flat inputs that the forward graph writes to.
     mutated: Ints = ()
     #: (flat input, by how much its version counter rises): writes through `.data` do not count, nor do kernels that do
@@ -271,7 +282,8 @@ class Metadata:
             inputs=tuple(_spec(item) if isinstance(item, dict) else load(item) for item in data["inputs"]),
             attributes=data["attributes"],
             outputs=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["outputs"]),
-            values=tuple(Value(_spec(item["spec"]), item["differentiable"]) for item in data["values"]),
+            roots=tuple(Output(**_geometry(item, offset=load(item["offset"]))) for item in data["roots"]),
+            values=tuple(Value(**{**item, "spec": _spec(item["spec"])}) for item in data["values"]),
             mutated=tuple(data["mutated"]),
             writes=tuple((target, count) for target, count in data["writes"]),
             assigned=tuple((target, value) for target, value in data["assigned"]),

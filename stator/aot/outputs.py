@@ -17,7 +17,7 @@ from torch import fx
 
 from stator.aot.functional import Cell, leaves_operand, viewed
 from stator.aot.metadata import Output
-from stator.aot.results import OLDER
+from stator.aot.results import OLDER, UNCOUNTED
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake import FakeTensor
@@ -32,9 +32,10 @@ aten = torch.ops.aten
 
 @dataclass(slots=True)
 class Results:
-    """The description of each result, and the values that the forward graph computes for them."""
+    """The description of each result, of their roots, and the values that the forward graph computes for them."""
 
     outputs: list[Output]
+    roots: list[Output]
     fakes: list[FakeTensor]
     nodes: list[fx.Node]
 
@@ -42,7 +43,8 @@ class Results:
 def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> Results:
     """Sort the results into inputs, views and values. `inputs`: the identity of an input's fake → its number."""
     bases = _bases(outputs)
-    results = Results([], [], [])
+    results = Results([], [], [], [])
+    views = _Views(outputs, results.roots)
     numbers: dict[int, int] = {}
 
     def value(fake: FakeTensor) -> int:
@@ -80,10 +82,33 @@ def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> R
         elif base is fake:
             results.outputs.append(Output("input", inputs[id(base)]))
         elif origin is not None:
-            results.outputs.append(view_of("input_view", inputs[id(base)], fake, base))
+            results.outputs.append(views.cut("input_view", inputs[id(base)], fake, base))
         else:
-            results.outputs.append(view_of("output_view", value(base), fake, base))
+            results.outputs.append(views.cut("output_view", value(base), fake, base))
     return results
+
+
+class _Views:
+    """Describes results that are views; those that are views of one tensor in autograd hang on one at run time."""
+
+    def __init__(self, outputs: list[Any], roots: list[Output]) -> None:
+        self.roots = roots
+        #: The identity of what results are views of in autograd → how many are, and its number among the roots.
+        distinct = {id(out): out for out in outputs if isinstance(out, FakeTensor)}
+        self.uses = Counter(id(_whole(fake)) for fake in distinct.values())
+        self.numbers: dict[int, int] = {}
+
+    def cut(self, kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output:
+        """`fake` as a view of `base`, or of a root that is cut from that."""
+        root = _whole(fake)
+        related = root is _whole(base) or root.requires_grad or self.uses[id(root)] < 2
+        if related or not isinstance(root, FakeTensor) or root.itemsize != base.itemsize or _pending(root):
+            return view_of(kind, index, fake, base)
+        if id(root) not in self.numbers:
+            self.numbers[id(root)] = len(self.roots)
+            self.roots.append(view_of(kind, index, root, base))
+        number = self.numbers[id(root)]
+        return Output("root", number) if root is fake else view_of("root_view", number, fake, root)
 
 
 def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
@@ -159,6 +184,7 @@ def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output
     start, origin = size_of(fake.storage_offset()), size_of(base.storage_offset())
     if fake.dtype.is_complex != base.dtype.is_complex:
         start, origin = (start * 2, origin) if fake.dtype.is_complex else (start, origin * 2)
+    link = _link(fake, base)
     return Output(
         kind,
         index,
@@ -166,8 +192,9 @@ def view_of(kind: str, index: int, fake: FakeTensor, base: FakeTensor) -> Output
         extents(fake.stride()),
         start - origin,
         dtype=str(fake.dtype).removeprefix("torch.") if fake.dtype is not base.dtype else "",
-        link=_age(fake, base) + _link(fake, base),
+        link=_age(fake, base) + link,
         pending=_pending(fake),
+        version=fake._version if link in UNCOUNTED and not fake.is_inference() else 0,
     )
 
 

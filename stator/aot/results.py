@@ -13,21 +13,27 @@ from typing import Any, Final
 
 import torch
 
-from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Values, at
+from stator._native import Outputs
+from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Value, Values, at
 from stator.aot.zeros import zeros
 from stator.sizes import Extent, Symbol, symbols
 
 Tensor = torch.Tensor
 
+#: The `LINKS` of views that C makes.
+_LINKED = ("", "unrecorded")
+#: The kinds of results that it does not make.
+_UNKNOWN = ("whole", "root", "root_view")
 #: What the link of a view begins with that is older than a write.
 OLDER: Final = "older "
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Results, inputs that are given another geometry, and tangents, all with numbers for sizes."""
+    """Results, their roots, inputs that are given another geometry, and tangents, all with numbers for sizes."""
 
     outputs: tuple[Output, ...]
+    roots: tuple[Output, ...]
     restrided: tuple[Output, ...]
     tangents: list[tuple[int, Tangent]]
 
@@ -35,16 +41,16 @@ class Geometry:
 def geometry_of(metadata: Metadata, places: tuple[Origin, ...], numbers: Ints) -> Geometry:
     """What the metadata describes, where the symbols of `places` have the values `numbers`."""
     values = {origin.symbol: value for origin, value in zip(places, numbers, strict=True)}
-    outputs = tuple([output.at(values) for output in metadata.outputs])
+    outputs, roots = (tuple([output.at(values) for output in made]) for made in (metadata.outputs, metadata.roots))
     tangents = [(i, Tangent(value.spec, values)) for i, value in enumerate(metadata.values) if value.differentiable]
     restrided = tuple([output.at(values) for output in metadata.restrided])
-    return Geometry(outputs, restrided, tangents)
+    return Geometry(outputs, roots, restrided, tangents)
 
 
 def sized(metadata: Metadata) -> tuple[Origin, ...]:
     """Where the symbols are read that the geometry of results and tangents depends on."""
     extents: list[Extent] = []
-    views = [*metadata.outputs, *metadata.restrided]
+    views = [*metadata.outputs, *metadata.roots, *metadata.restrided]
     parts: list[Output | TensorSpec] = [*views, *metadata.tangents]
     for part in parts:
         extents += (*part.size, *part.stride)
@@ -85,17 +91,56 @@ class Tangent:
         return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device).copy_(tangent)
 
 
-def result(output: Output, inputs: list[Tensor], values: Sequence[Any]) -> Any:
+def outputs_of(outputs: Sequence[Output]) -> Outputs | None:
+    """What makes these results in C: of known geometry, and views that hang on their source as nothing but views."""
+    items = []
+    for output in outputs:
+        if output.dtype or output.pending or output.link not in _LINKED or output.kind in _UNKNOWN:
+            return None
+        size: Any = output.size  # numbers by now
+        stride: Any = output.stride
+        offset: Any = output.offset
+        if output.kind == "number":
+            items.append(("constant", 0, (), (), 0, False, offset))
+        else:
+            unrecorded = output.link == "unrecorded"
+            items.append((output.kind, output.index, size, stride, offset, unrecorded, output.constant))
+    return Outputs(tuple(items))
+
+
+def aging(values: Sequence[Value]) -> Callable[[tuple[Any, ...]], None] | None:
+    """What gives values the versions that they have in eager, where the program has written to some of them."""
+    written = {i: value.version for i, value in enumerate(values) if value.version}
+
+    def age(values: tuple[Any, ...]) -> None:
+        counted = [i for i in written if not values[i].is_inference()]
+        versions = tuple([written[i] for i in counted])
+        torch._C._autograd._unsafe_set_version_counter(tuple([values[i] for i in counted]), versions)
+
+    return age if written else None
+
+
+def results(geometry: Geometry, inputs: list[Tensor], values: Sequence[Any]) -> tuple[Any, ...]:
+    """All results for the caller."""
+    roots = [result(output, inputs, values) for output in geometry.roots]
+    return tuple([result(output, inputs, values, roots) for output in geometry.outputs])
+
+
+def result(output: Output, inputs: list[Tensor], values: Sequence[Any], roots: Sequence[Tensor] = ()) -> Any:
     """One result for the caller, from the inputs of the call and the values that the forward graph computed."""
     match output.kind:
         case "value":
             return values[output.index]
         case "input":
             return inputs[output.index]
+        case "root":
+            return roots[output.index]
         case "input_view":
             return view(output, inputs[output.index])
         case "output_view":
             return view(output, values[output.index])
+        case "root_view":
+            return view(output, roots[output.index])
         case "whole":
             return inputs[output.index]._base
         case "number":
@@ -123,9 +168,16 @@ def view(output: Output, source: Tensor) -> Tensor:
 
     link = output.link.removeprefix(OLDER)
     if link == output.link or source.is_inference():
-        return LINKS[link](source, cut)
-    return _before_writes(source, lambda source: LINKS[link](source, cut))
+        made = LINKS[link](source, cut)
+    else:
+        made = _before_writes(source, lambda source: LINKS[link](source, cut))
+    if output.version and not made.is_inference():
+        torch._C._autograd._unsafe_set_version_counter((made,), (output.version,))
+    return made
 
+
+#: The links of what has a version counter of its own.
+UNCOUNTED: Final = ("data", "view of data")
 
 #: A version that no tensor comes to.
 _NEVER = 1 << 30

@@ -20,14 +20,14 @@ import torch
 from torch import fx
 from torch.autograd import forward_ad
 
-from stator._native import Backward, Empty, Outputs, Plan, backward, record, tensor_facts
+from stator._native import Backward, Empty, Plan, backward, record, tensor_facts
 from stator.aot.batches import is_batched, mapped
 from stator.aot.casts import active
 from stator.aot.eager_replay import EagerReplay
 from stator.aot.generators import restoring
 from stator.aot.keeping import Record, counter_of, needs_record
 from stator.aot.metadata import Metadata, Output, TensorSpec
-from stator.aot.results import geometry_of, result, sized
+from stator.aot.results import aging, geometry_of, outputs_of, result, results, sized
 from stator.aot.symbols import read
 from stator.base import artifacts, faults
 from stator.base.errors import InternalError, Location, StatorError, Unsupported
@@ -37,8 +37,6 @@ from stator.sizes.real import NAMES, bits_of
 
 Tensor = torch.Tensor
 Compiled = Callable[[list[Tensor]], Sequence[Any]]
-#: The `LINKS` of views that C makes.
-_LINKED = ("", "unrecorded")
 _INT64_MAX = (1 << 63) - 1
 #: How many combinations of sizes one function keeps the geometry of its results for.
 _GEOMETRIES = 128
@@ -78,6 +76,7 @@ class Bound:
 
     __slots__ = (
         "again",
+        "age",
         "anchor",
         "attributes",
         "backward",
@@ -120,6 +119,8 @@ class Bound:
         self.values = len(metadata.values)
         #: The outputs are the values in order: nothing to rebuild.
         self.plain = tuple(metadata.outputs) == tuple(Output("value", i) for i in range(self.values))
+        #: What counts, in its values, how often the program has written to them; None where it has to none.
+        self.age = aging(metadata.values)
         #: Inputs whose version counters rise, once for each time.
         self.mutated = [i for i, count in metadata.writes for _ in range(count)]
         #: Whether the runtime itself changes inputs after the kernels: their geometry, or writes that autograd records.
@@ -179,6 +180,7 @@ class Bound:
             _own,
             self.values,
             self.bare,
+            age=self.age,
             outputs=self.outputs,
             apply=_apply if graded else None,
             anchor=Empty((0,), (1,), torch.float32) if self.anchor else None,
@@ -232,6 +234,8 @@ class Bound:
         inputs = self.flat(placeholders)
         with torch.no_grad():
             values = tuple([_own(value) for value in self.forward(list(inputs))[: self.values]])
+        if self.age is not None:
+            self.age(values)
         if self.mutated:
             self.bump(inputs)
         return self.results(inputs, values)
@@ -277,7 +281,7 @@ class Bound:
             tensor.as_strided_(size, stride, tensor.storage_offset() + offset)
         for target, value in self.metadata.assigned:  # a write that gives them their new place in the autograd graph
             inputs[target].copy_(values[value])
-        return values if self.plain else tuple([result(output, inputs, values) for output in geometry.outputs])
+        return values if self.plain else results(geometry, inputs, values)
 
     # ---- backward ----------------------------------------------------------------------------------------------------
 
@@ -407,23 +411,6 @@ def _own(value: Tensor) -> Tensor:
     owned.set_(value.untyped_storage(), value.storage_offset(), value.size(), value.stride())
     torch._C._autograd._unsafe_set_version_counter((owned,), (value._version,))
     return owned
-
-
-def outputs_of(outputs: Sequence[Output]) -> Outputs | None:
-    """What makes these results in C: of known geometry, and views that hang on their source as nothing but views."""
-    items = []
-    for output in outputs:
-        if output.dtype or output.pending or output.link not in _LINKED or output.kind == "whole":
-            return None
-        size: Any = output.size  # numbers by now
-        stride: Any = output.stride
-        offset: Any = output.offset
-        if output.kind == "number":
-            items.append(("constant", 0, (), (), 0, False, offset))
-        else:
-            unrecorded = output.link == "unrecorded"
-            items.append((output.kind, output.index, size, stride, offset, unrecorded, output.constant))
-    return Outputs(tuple(items))
 
 
 def draw_seeds(count: int, device: torch.device) -> Tensor:

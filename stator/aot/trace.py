@@ -510,7 +510,7 @@ class _Tracing:
         self._in_order(nodes)
         # Where no gradient comes out, results require gradients all the same.
         has_backward = any(fake.requires_grad for fake in results.fakes) and bool(tangents)
-        values = tuple(Value(tangent_spec(fake), has_backward and fake.requires_grad) for fake in results.fakes)
+        values = tuple([_value(fake, has_backward) for fake in results.fakes])
         restrided = tuple(
             view_of("input_view", i, entry.fake, entry.node.meta["val"])
             for i, entry in _tensors(flat)
@@ -521,6 +521,7 @@ class _Tracing:
             attributes=len(self.attributes),
             outputs=tuple(results.outputs),
             values=values,
+            roots=tuple(results.roots),
             mutated=tuple(mutated),
             writes=tuple(self._writes(flat, restrided, assigned)),
             restrided=restrided,
@@ -572,6 +573,11 @@ class _Tracing:
 
 def _chosen(numbers: Sequence[int], bits: int) -> Ints:
     return tuple([number for k, number in enumerate(numbers) if bits >> k & 1])
+
+
+def _value(fake: FakeTensor, has_backward: bool) -> Value:
+    version = 0 if fake.is_inference() else fake._version
+    return Value(tangent_spec(fake), has_backward and fake.requires_grad, version)
 
 
 def tangent_spec(value: torch.Tensor) -> TensorSpec:

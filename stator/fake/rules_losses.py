@@ -92,13 +92,9 @@ def _crossed(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, re
 @rule(aten.huber_loss.default)
 def _huber(x: Any, target: Any, reduction: int = 1, delta: float = 1.0) -> Any:
     """Written into memory that was made like the first operand."""
+    if reduction and is_float(x.dtype) and is_float(target.dtype) and broadcast([x, target]) is not None:
+        return make((), x.dtype, x.device)
     return NotImplemented if reduction or not same(x.shape, target.shape) else like(x, None, None, None)
-
-
-@rule(aten.soft_margin_loss_backward.default)
-def _loss_backward(grad: Any, x: Any, target: Any, *args: Any) -> Any:
-    """PyTorch's shape functions divide by the number of elements, of which there may be none."""
-    return fresh((x, target, grad), promote((x, target)))
 
 
 @rule(aten.multi_margin_loss.default)

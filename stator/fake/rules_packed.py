@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from stator.base.errors import Unsupported
 from stator.fake.execute import aten, common_device, plan_of, run_on_meta
 from stator.fake.layout import promote, same
 from stator.fake.overloads import overload
@@ -75,7 +76,14 @@ def _normal_around(mean: Any, deviation: Any, **options: Any) -> Any:
     return _contiguous(deviation)
 
 
-@rule(*variants("mse_loss_backward smooth_l1_loss_backward huber_loss_backward"))
+@rule(*variants("huber_loss_backward"))
+def _huber_backward(grad: Any, x: Any, target: Any, *args: Any) -> Any:
+    if not grad.dtype == x.dtype == target.dtype:
+        raise Unsupported("huber_loss", "eager refuses its gradient for operands of two dtypes, when backward runs")
+    return _distance_backward(grad, x, target)
+
+
+@rule(*variants("mse_loss_backward smooth_l1_loss_backward"))
 def _distance_backward(grad: Any, x: Any, target: Any, *args: Any) -> Any:
     """PyTorch's shape functions divide by the number of elements, of which there may be none."""
     made = fresh((x, target, grad), promote((x, target)))

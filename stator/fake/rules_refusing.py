@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from stator.base.errors import Unsupported
 from stator.fake.execute import aten
-from stator.fake.layout import is_float, is_plain, same
+from stator.fake.layout import is_float, is_plain, promote, same
 from stator.fake.rules import broadcast, fresh, rule
 from stator.fake.tensor import make
 
@@ -27,6 +30,14 @@ def _soft_margin(x: Any, target: Any, reduction: int = 1) -> Any:
     if broadcast([x, target]) != tuple(x.shape):  # a product in place
         raise RuntimeError(f"soft_margin_loss: the result cannot have the size {list(x.shape)} of the input")
     return NotImplemented if reduction else fresh((x,), x.dtype)
+
+
+@rule(aten.soft_margin_loss_backward.default)
+def _soft_margin_backward(grad: Any, x: Any, target: Any, *args: Any) -> Any:
+    """PyTorch's shape functions divide by the number of elements, of which there may be none."""
+    if target.dtype is torch.bool:
+        raise Unsupported("soft_margin_loss", "eager refuses its gradient for truth values, when backward runs")
+    return fresh((x, target, grad), promote((x, target)))
 
 
 @rule(aten._safe_softmax.default)

@@ -7,7 +7,8 @@ returns NotImplemented to decline (then the overload stays in the graph and beco
 Most formulas are for real numbers (they use an order, a sign, bits, half types). So an entry declines arguments of
 dtypes that no loop computes with, complex ones included unless it is registered with `also_complex`; views decline
 nothing. Operands of an elementwise formula meet in one dtype before it starts, as in eager's kernels, unless it is
-registered as `mixed`: a 0-dim float64 beside float16 is rounded first.
+registered as `mixed`: a 0-dim float64 beside float16 is rounded first. Where eager's kernel writes to memory made like
+one of its operands, the result is not of the dtype in which they meet: `alike` leaves such calls to the kernel.
 Neighbours: `dtypes.py` has eager's rounding; `stator.aot` looks overloads up while tracing.
 """
 
@@ -39,17 +40,19 @@ def is_pointwise(op: Any) -> bool:
     return torch.Tag.pointwise in op.tags or op in _UNTAGGED
 
 
-def decompose(*names: str, also_complex: bool = False, mixed: bool = False) -> Callable[[Function], Function]:
+def decompose(
+    *names: str, also_complex: bool = False, mixed: bool = False, alike: bool = False
+) -> Callable[[Function], Function]:
     """Registers a function as the decomposition of some overloads; `also_complex`: its formula holds there too.
 
-    `mixed`: operands have dtypes of their own, as a mask has.
+    `mixed`: operands have dtypes of their own, as a mask has. `alike`: it declines operands of several dtypes.
     """
 
     def enter(function: Function) -> Function:
         for op in map(overload, names):
             if op is not None:
                 meets = is_pointwise(op) and not mixed
-                declining = _declining(_meeting(function) if meets else function, also_complex)
+                declining = _declining(_meeting(function) if meets else function, also_complex, alike)
                 DECOMPOSITIONS.register(op)(function if op.is_view else declining)
         return function
 
@@ -80,12 +83,14 @@ def _meeting(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _declining(function: Callable[..., Any], also_complex: bool) -> Callable[..., Any]:
+def _declining(function: Callable[..., Any], also_complex: bool, alike: bool) -> Callable[..., Any]:
     foreign = OPAQUE_DTYPES - COMPLEX if also_complex else OPAQUE_DTYPES
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         if _holds(args, foreign, also_complex) or (kwargs and _holds(kwargs.values(), foreign, also_complex)):
+            return NotImplemented
+        if alike and len({arg.dtype for arg in args if isinstance(arg, torch.Tensor)}) > 1:
             return NotImplemented
         return function(*args, **kwargs)
 

@@ -86,7 +86,7 @@ OUTS = (
 #: What is asked of a tensor `t`, beside `x0`, inside of the program.
 QUESTIONS = (
     "{}.dtype", "{}.stride()", "{}.storage_offset()", "{}._is_view()", "{}._base is x0", "{}._base is None",
-    "{}.requires_grad", "{}.is_leaf", "{}.grad_fn is None", "{}.is_conj()", "{}.is_neg()", "x0._version",
+    "{}.requires_grad", "{}.is_leaf", "{}.grad_fn is None", "{}.is_conj()", "{}.is_neg()", "{}._version",
     "{}.is_contiguous()", "{}.data_ptr() == x0.data_ptr()", "{} is x0", "{}.shape", "{}.numel()", "{}.is_set_to(x0)",
     "{}.type()", "{}.untyped_storage().nbytes()", "{}.is_contiguous(memory_format=torch.channels_last)",
     "len({}.shape)", "{}.untyped_storage().data_ptr() == x0.untyped_storage().data_ptr()", "{}.retains_grad",

@@ -41,7 +41,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     return _reduce(p.mul(d, d), reduction)
 
 
-@decompose("soft_margin_loss_backward")
+@decompose("soft_margin_loss_backward", alike=True)
 def soft_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Rounded at every step, as the loss is, and the factor too."""
     power = p.exp(p.mul(p.neg(target), x))
@@ -74,7 +74,7 @@ def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: 
     return p.mul(p.mul(inner, _scale(reduction, x)), grad)
 
 
-@decompose("huber_loss")
+@decompose("huber_loss", alike=True)
 @rounds_once
 def huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
     d = p.absolute(p.sub(x, target))
@@ -82,7 +82,7 @@ def huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 
     return _reduce(p.where(p.le(d, delta), near, p.mul(p.sub(d, 0.5 * delta), delta)), reduction)
 
 
-@decompose("huber_loss_backward")
+@decompose("huber_loss_backward", alike=True)
 @rounds_once
 def huber_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
     d = p.sub(x, target)
@@ -90,7 +90,7 @@ def huber_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int,
     return p.mul(p.mul(clipped, _scale(reduction, x)), grad)
 
 
-@decompose("soft_margin_loss")
+@decompose("soft_margin_loss", alike=True)
 def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     """Eager takes one operator after the other: exponentials of half types are infinite where the loss would not be."""
     return _reduce(p.log1p(p.exp(p.mul(p.neg(x), target))), reduction)
@@ -116,7 +116,7 @@ def binary_cross_entropy_backward(
     return p.mul(value, _scale(reduction, x)) if reduction == MEAN else value
 
 
-@decompose("binary_cross_entropy_with_logits")
+@decompose("binary_cross_entropy_with_logits", alike=True)
 @rounds_once
 def binary_cross_entropy_with_logits(
     x: Tensor,

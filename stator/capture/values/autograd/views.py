@@ -1,4 +1,5 @@
-"""Whether a tensor is a view, and of what: `Tensor._is_view()` and `Tensor._base`; and `detach_()`, refused for views.
+"""Whether a tensor is a view, and of what: `Tensor._is_view()` and `Tensor._base`; `detach_()`, refused for views; and
+how often a tensor that the graph computes was written to, `Tensor._version`.
 
 Of a tensor that the graph computes the fakes know it, since autograd relates them as it relates real tensors. It must
 be answered here: what a compiled graph returns is no view but of inputs and of other results (docs/autograd.md).
@@ -17,6 +18,7 @@ from stator.capture.values import watch
 from stator.capture.values.python.constant import NONE
 from stator.capture.values.registry import fresh
 from stator.capture.values.torch.tensor import SPECIAL_METHODS, TensorValue, answer, call_graph, refuse_mapped
+from stator.fake.tensor import memory_of
 from stator.graphs.lineage import whole_of
 
 if TYPE_CHECKING:
@@ -51,6 +53,15 @@ def base(tx: Machine, tensor: TensorValue) -> Value:
     return NONE if found is None else call_graph(tx, "call_function", getattr, (tensor, fresh("_base")), {})
 
 
+def version(tx: Machine, tensor: TensorValue) -> Value:
+    """`tensor._version`. What lies in memory from outside had been written to before, nobody knows how often."""
+    refuse_mapped(tx, "_version")
+    outside = [memory_of(leaf.fake) for leaf in tx.graph.leaves()]
+    if tensor.real is not None or tensor.fake.is_inference() or memory_of(tensor.fake) in outside:
+        raise tensor.refuse("asking how often it was written to")
+    return fresh(tensor.fake._version)
+
+
 def detach_in_place(tx: Machine, tensor: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
     """`tensor.detach_()`, which raises for a view; a fake of an input is none."""
     if tensor.real is not None and tensor.source is not None:
@@ -69,4 +80,5 @@ def _refuse_inference(tx: Machine) -> None:
 
 SPECIAL_METHODS["_is_view"] = is_view
 SPECIAL_METHODS["_base"] = base
+SPECIAL_METHODS["_version"] = version
 SPECIAL_METHODS["detach_"] = detach_in_place

@@ -215,7 +215,7 @@ class TensorValue(Object):
             return NONE
         if name == "grad" and self.source is not None and self.real is not None and self.real.is_leaf:
             return wrap(tx, self.real.grad, AttrSource(self.source, name))
-        if name == "_base":
+        if name in ("_base", "_version"):
             return SPECIAL_METHODS[name](tx, self)
         raise self.refuse(f"reading attribute {name!r}")
 
