@@ -181,7 +181,7 @@ static Found find_entry(Dispatcher *self, const Bound *bound) {
 
 /* Entries keep the defaults that the original has now. */
 static int follow_defaults(PyObject *original, PyObject *function) {
-    if (!PyFunction_Check(function)) return 0;
+    if (function == original || !PyFunction_Check(function)) return 0;
     PyObject *defaults = PyFunction_GET_DEFAULTS(original), *keywords = PyFunction_GET_KW_DEFAULTS(original);
     if (PyFunction_GET_DEFAULTS(function) != defaults &&
         PyFunction_SetDefaults(function, defaults ? defaults : Py_None) < 0) {

@@ -372,6 +372,46 @@ static int run_nodes(Node *nodes, Py_ssize_t count, PyObject *owner, Run *run) {
     return 1;
 }
 
+static bool read_leaf(const Node *node, Leaf *leaf) {
+    if (node->accessor != SLOT || node->slot >= 0 || node->top || node->check_count != 1 || node->child_count != 0) {
+        return false;
+    }
+    const Check *check = &node->checks[0];
+    bool of_object = check->kind == CHECK_EQUALS || check->kind == CHECK_ID;
+    *leaf = (Leaf){node->index, of_object ? check->payload : NULL, check->tensor};
+    return of_object || check->kind == CHECK_TENSOR;
+}
+
+int guard_tree_gather_leaves(GuardTree *tree) {
+    tree->leaves = PyMem_Calloc((size_t)tree->node_count + 1, sizeof(Leaf));
+    if (tree->leaves == NULL) return PyErr_NoMemory(), -1;
+    while (tree->leaf_count < tree->node_count &&
+           read_leaf(&tree->nodes[tree->leaf_count], &tree->leaves[tree->leaf_count])) {
+        tree->leaf_count++;
+    }
+    return 0;
+}
+
+static bool passes_at_once(const Leaf *leaf, const Run *run) {
+    PyObject *value = leaf->index < run->slot_count ? run->slots[leaf->index] : NULL;
+    if (value == NULL || leaf->object != NULL) return value != NULL && value == leaf->object;
+    Py_INCREF(value);
+    int status = tensor_matches(value, leaf->tensor);
+    Py_DECREF(value);
+    if (status < 0) PyErr_Clear(); /* its node says so again */
+    return status == 1;
+}
+
+/* What does not pass at once is asked of its node. */
+static int run_leaves(GuardTree *tree, Run *run) {
+    for (Py_ssize_t i = 0; i < tree->leaf_count; i++) {
+        if (passes_at_once(&tree->leaves[i], run)) continue;
+        int status = run_single_node(&tree->nodes[i], NULL, run);
+        if (status != 1) return status;
+    }
+    return 1;
+}
+
 /* The storages of what must be tensors, in order: 1, or 0 or -1 as a check. */
 static int read_storages(const Relation *relation, const Run *run, uintptr_t *found) {
     for (Py_ssize_t i = 0; i < relation->count; i++) {
@@ -467,7 +507,8 @@ static int run_tree(GuardTree *tree, Run *run) {
     run->kept = kept;
     run->kept_count = 0;
     int status = run_states(tree, run);
-    if (status == 1) status = run_nodes(tree->nodes, tree->node_count, NULL, run);
+    if (status == 1) status = run_leaves(tree, run);
+    if (status == 1) status = run_nodes(tree->nodes + tree->leaf_count, tree->node_count - tree->leaf_count, NULL, run);
     if (status == 1) status = run_relations(tree, run);
     for (Py_ssize_t i = 0; i < run->kept_count; i++) Py_DECREF(kept[i]);
     if (status < 0) {

@@ -97,6 +97,14 @@ typedef struct {
     PyObject *text;
 } Relation;
 
+/* An argument that has one check, which asks for an object or the metadata of a tensor. What a call has to look at
+ * of such nodes lies side by side: between two calls the program fills the nearest caches with its own. */
+typedef struct {
+    Py_ssize_t index;
+    PyObject *object;           /* borrowed from the check: what passes at once, if it asks for an object */
+    const TensorCheck *tensor;  /* likewise; else NULL */
+} Leaf;
+
 typedef struct {
     PyObject_HEAD
     StateCheck states; /* global state that can be read in C */
@@ -104,6 +112,8 @@ typedef struct {
     Py_ssize_t check_count, asked_count; /* those that ask Python come first */
     Node *nodes;
     Py_ssize_t node_count;
+    Leaf *leaves; /* of the first nodes */
+    Py_ssize_t leaf_count;
     Relation *relations;
     Py_ssize_t relation_count;
     Py_ssize_t register_count;
@@ -145,6 +155,8 @@ static inline uint64_t dict_version(PyObject *dict) {
 /* 1 passed, 0 failed, -1 an exception. */
 int run_single_node(Node *node, PyObject *owner, Run *run);
 int run_single_check(Check *check, PyObject *value, Run *run);
+/* Finds the leaves of a tree whose nodes are complete; 0 or -1 with an exception. */
+int guard_tree_gather_leaves(GuardTree *tree);
 
 /* -- tree.c -- */
 

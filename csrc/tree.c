@@ -433,6 +433,7 @@ static PyObject *tree_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     gather_states(tree);
     if (parse_nodes(tree, nodes, &tree->nodes, &tree->node_count) < 0 || verify_registers(tree) < 0) goto failed;
     place_tops(tree->nodes, tree->node_count);
+    if (guard_tree_gather_leaves(tree) < 0) goto failed;
     tree->relations = zeroed(PyTuple_GET_SIZE(relations), sizeof(Relation));
     if (tree->relations == NULL) goto failed;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(relations); i++) {
@@ -508,6 +509,7 @@ static void tree_dealloc(PyObject *self) {
         condition_free(tree->relations[i].condition);
     }
     PyMem_Free(tree->relations);
+    PyMem_Free(tree->leaves);
     Py_TYPE(self)->tp_free(self);
 }
 

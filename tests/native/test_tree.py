@@ -53,6 +53,26 @@ def test_missing_slots_do_not_match() -> None:
     assert tree().check()
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_arguments_with_one_check_are_told_apart_as_all_are(deep: bool) -> None:
+    """What is the very object passes at once; what is another one may still be equal, and what fails is named."""
+    number, text, thing = 1.5, "a b", object()
+    last = (node("slot", 3, children=(node("attribute", "a", ("EQUALS", 2)),)),) if deep else ()
+    guards = tree(
+        node("slot", 2, ("ID", thing)), node("slot", 0, ("EQUALS", number)), node("slot", 1, ("EQUALS", text)), *last
+    )
+    same: list[Any] = [number, text, thing, Holder(a=2)]
+    again = [float("1.5"), "".join(["a", " b"]), thing, Holder(a=2)]
+    assert again[0] is not number and again[1] is not text
+    assert guards.check(*same) and guards.check(*again) and guards.explain(*again) is None
+    for at, (other, reason) in enumerate([(1, "EQUALS"), ("b", "EQUALS"), (object(), "ID"), (Holder(a=3), "EQUALS")]):
+        wrong = [*same[:at], other, *same[at + 1 :]]
+        fails = deep or at < 3
+        assert guards.check(*wrong) is not fails and guards.explain(*wrong) == (reason if fails else None)
+    assert not guards.check(*same[:2]) and guards.explain(*same[:2]) == "slot 2"
+    assert not guards.check(*same[1:]) and guards.check(*same)
+
+
 SCALARS = [0, 1, True, 1.0, "a", None, (1, 2)]
 
 
