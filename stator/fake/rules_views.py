@@ -336,7 +336,7 @@ def _index_add(x: Any, dim: int, index: Any, source: Any, **kwargs: Any) -> Any:
 @rule(aten.roll.default)
 def _roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
     """PyTorch's shape function forgets the layout; on the host two parts are joined in that which both suggest."""
-    if not dims:  # as one row
+    if not dims and not (x.dim() == 1 and 0 in tuple(x.shape)):  # as one row
         return make(x.shape, x.dtype, x.device)
     if x.device.type != "cpu":
         return _packed_like_first(x)

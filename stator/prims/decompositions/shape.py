@@ -86,7 +86,7 @@ def repeat_interleave(x: Tensor, count: int, dim: int | None = None, *, output_s
 
 @decompose("roll", also_complex=True)
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Tensor:
-    if x.numel() == 0:
+    if x.numel() == 0 and (dims or x.dim() == 1):
         return p.clone(x)
     if not dims:
         flat = reshaped(x, [-1])
