@@ -128,8 +128,11 @@ class _Entry:
 class Worker:
     """A process that may die; another takes over then."""
 
-    def __init__(self, engine: str, timeout: float = TIMEOUT, device: str = "cpu", derived: int = 0) -> None:
+    def __init__(
+        self, engine: str, timeout: float = TIMEOUT, device: str = "cpu", derived: int = 0, life: int = LIFE
+    ) -> None:
         self.engine = engine
+        self.life = life
         self.derived = derived
         self.timeout = timeout
         self.device = device
@@ -158,7 +161,7 @@ class Worker:
     ) -> tuple[Judgements, int]:
         """Judgements of samples by number, from `first` to before `end`; and how many samples there are."""
         self.age += 1
-        if self.age > LIFE:
+        if self.age > self.life:
             self.stop()
             self._start()
         found: Judgements = {}

@@ -31,7 +31,7 @@ def part(name: str, dtype: str) -> int:
 
 @pytest.fixture(scope="session")
 def worker() -> Iterator[Worker]:
-    worker = Worker("tests.plan.both:StatorTwice")
+    worker = Worker("tests.plan.both:StatorTwice", life=240)  # half of the part: a process takes seconds to start
     yield worker
     worker.stop()
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stator.base import collector
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -62,11 +64,12 @@ def python_files(*folders: str) -> list[Path]:
 def modules() -> dict[str, Module]:
     """Every module of the package by its dotted name."""
     found = {}
-    for path in python_files("stator"):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        text = path.read_text(encoding="utf-8")
-        found[name] = Module(name, path, text, ast.parse(text, str(path)))
+    with collector.stopped():  # trees are large, and stay
+        for path in python_files("stator"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            text = path.read_text(encoding="utf-8")
+            found[name] = Module(name, path, text, ast.parse(text, str(path)))
     return found
 
 

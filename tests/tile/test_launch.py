@@ -253,7 +253,7 @@ def through_integers(addresses, out):
     tl.store(out, tl.load(pointer))
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("way", "few_objects")
 def test_addresses_in_memory_reach_tensors_that_are_alive() -> None:
     value, out = torch.tensor([2.5]), torch.zeros(1)
     through_integers[(1,)](torch.tensor([value.data_ptr()]), out)

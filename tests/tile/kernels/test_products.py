@@ -191,6 +191,7 @@ def grouped_matmul_kernel(
         last_problem_end = last_problem_end + num_tiles
 
 
+@pytest.mark.usefixtures("few_objects")  # the tensors at the addresses are looked for
 def test_grouped_gemm() -> None:
     sizes = [(32, 16, 16), (16, 48, 32), (16, 16, 16)]
     group_a = [torch.randn(m, k, dtype=torch.float16) for m, n, k in sizes]
