@@ -63,17 +63,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[_left_out] = len(needing)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Libraries and test modules stay: the garbage collector need not walk over them again and again."""
-    _set_aside()
-
-
-def _set_aside() -> None:
-    """Have the garbage collector, and who asks it what there is, leave out all that is alive now."""
-    gc.collect()
-    gc.freeze()
-
-
 def _seed() -> None:
     random.seed(0)
     torch = sys.modules.get("torch")
@@ -151,12 +140,14 @@ def _no_faults(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def few_objects() -> None:
+def few_objects() -> Iterator[None]:
     """The garbage collector, and who asks it what there is, walk over what the test makes and nothing else.
 
-    A walk over all that other tests keep takes most of a second in the middle of a run.
+    A walk over all that other tests and the libraries keep takes most of a second in the middle of a run.
     """
-    _set_aside()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

@@ -12,12 +12,10 @@ from stator.base import collector
 
 @pytest.fixture(autouse=True)
 def unfrozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What `conftest.py` set aside is so again afterwards."""
     monkeypatch.setattr(collector, "_untold", 0)
-    gc.unfreeze()
     assert gc.isenabled() and not gc.get_freeze_count()
     yield
-    gc.freeze()
+    gc.unfreeze()
 
 
 def young() -> set[int]:
