@@ -41,7 +41,7 @@ def test_results(dtypes: tuple[torch.dtype, torch.dtype]) -> None:
         (partial(F.huber_loss, reduction="none"), PAIRS[2]),
         (F.soft_margin_loss, (torch.float32, torch.bool)),
     ],
-    ids=str,
+    ids=["huber", "huber of each", "soft margin"],
 )
 def test_gradients_are_refused(loss: Loss, dtypes: tuple[torch.dtype, torch.dtype], backend: str) -> None:
     x, y = (torch.rand(7).to(dtype) for dtype in dtypes)
