@@ -48,10 +48,20 @@ class Run:
         self.machine, self.module, self.call = machine, module.to(machine.device), call
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=0.05)
         self.seen: list[Tensor] = []
+        self._last: Tensor | None = None
+        self._scalars: list[Tensor] = []
 
     def batch(self, number: int, rows: int = 64, **facts: Any) -> Tensor:
+        """A batch, elsewhere than the last one, so that what moves has moved by the second call.
+
+        Left to the allocator it may lie where the last one was for twenty calls, and be recorded anew at the next one.
+        The same goes for the gradient of a loss, hence the scalars.
+        """
         torch.manual_seed(number)
-        return self.machine.randn(rows, 16, **facts)
+        made = self.machine.randn(rows, 16, **facts)
+        self._scalars.append(self.machine.randn(()))
+        self._last = made
+        return made
 
     def note(self, *tensors: Any) -> None:
         """What they are now."""
