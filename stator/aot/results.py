@@ -16,6 +16,7 @@ import torch
 from stator._native import Outputs
 from stator.aot.metadata import Ints, Metadata, Origin, Output, TensorSpec, Value, Values, at
 from stator.aot.zeros import zeros
+from stator.graphs.lineage import set_versions
 from stator.sizes import Extent, Symbol, symbols
 
 Tensor = torch.Tensor
@@ -113,9 +114,7 @@ def aging(values: Sequence[Value]) -> Callable[[tuple[Any, ...]], None] | None:
     written = {i: value.version for i, value in enumerate(values) if value.version}
 
     def age(values: tuple[Any, ...]) -> None:
-        counted = [i for i in written if not values[i].is_inference()]
-        versions = tuple([written[i] for i in counted])
-        torch._C._autograd._unsafe_set_version_counter(tuple([values[i] for i in counted]), versions)
+        set_versions([(values[i], version) for i, version in written.items()])
 
     return age if written else None
 
@@ -171,8 +170,8 @@ def view(output: Output, source: Tensor) -> Tensor:
         made = LINKS[link](source, cut)
     else:
         made = _before_writes(source, lambda source: LINKS[link](source, cut))
-    if output.version and not made.is_inference():
-        torch._C._autograd._unsafe_set_version_counter((made,), (output.version,))
+    if output.version:
+        set_versions([(made, output.version)])
     return made
 
 
@@ -186,11 +185,11 @@ _NEVER = 1 << 30
 def _before_writes(source: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
     """A view that autograd takes to be older than a write: its history is to be made anew from that of its base."""
     now = source._version
-    torch._C._autograd._unsafe_set_version_counter((source,), (now + _NEVER,))
+    set_versions([(source, now + _NEVER)])
     try:
         return make(source)
     finally:
-        torch._C._autograd._unsafe_set_version_counter((source,), (now,))
+        set_versions([(source, now)])
 
 
 def _is_part(dtype: torch.dtype, other: torch.dtype) -> bool:

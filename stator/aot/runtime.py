@@ -33,6 +33,7 @@ from stator.base import artifacts, faults
 from stator.base.errors import InternalError, Location, StatorError, Unsupported
 from stator.base.files import called_back
 from stator.base.options import Options
+from stator.graphs.lineage import set_versions
 from stator.sizes.real import NAMES, bits_of
 
 Tensor = torch.Tensor
@@ -409,7 +410,7 @@ def _own(value: Tensor) -> Tensor:
         return value
     owned = torch.empty(0, dtype=value.dtype, device=value.device)
     owned.set_(value.untyped_storage(), value.storage_offset(), value.size(), value.stride())
-    torch._C._autograd._unsafe_set_version_counter((owned,), (value._version,))
+    set_versions([(owned, value._version)])
     return owned
 
 

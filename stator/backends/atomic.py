@@ -20,6 +20,7 @@ from stator.aot.casts import DEVICES
 from stator.aot.generators import restoring
 from stator.base.device import HOST
 from stator.base.errors import mark_partly_done
+from stator.graphs.lineage import set_versions
 from stator.graphs.modes import TURNING, Modes
 
 Compiled = Callable[..., Any]
@@ -49,7 +50,7 @@ class Kept:
         if tensor.grad_fn is not self.history and self.history is None and not tensor._is_view():
             tensor.detach_()
         if self.version is not None:
-            torch._C._autograd._unsafe_set_version_counter((tensor,), (self.version,))
+            set_versions([(tensor, self.version)])
         return tensor.grad_fn is self.history
 
 

@@ -61,8 +61,19 @@ def count_together(a: torch.Tensor, b: torch.Tensor) -> bool:
     versions = a._version, b._version
     torch.autograd.graph.increment_version(a)
     together = b._version != versions[1]
-    torch._C._autograd._unsafe_set_version_counter((a,), versions[:1])
+    set_versions([(a, versions[0])])
     return together
+
+
+def set_versions(versions: Iterable[tuple[torch.Tensor, int]]) -> None:
+    """Have tensors, and all that counts with them, be of these versions.
+
+    Inference tensors count none and are left as they are.
+    """
+    counted = [(tensor, version) for tensor, version in versions if not tensor.is_inference()]
+    torch._C._autograd._unsafe_set_version_counter(
+        tuple([tensor for tensor, _ in counted]), tuple([version for _, version in counted])
+    )
 
 
 def is_watched(tensor: torch.Tensor) -> bool:

@@ -6,13 +6,13 @@ its place, into which each call copies. Results are looked up by the storage tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from stator._native import Place, Recording, storage_of
 from stator.recording.lanes import Lane, blocks_of, take_over
@@ -89,7 +89,8 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
 
     before = [(flat(given[i]), flat(inputs[i])) for i in copied]
     call = _into(request, memory)
-    with _uncounted([inputs[i] for i in back]):
+    counted = tuple([inputs[i] for i in back if not inputs[i].is_inference()])
+    with _unsafe_preserve_version_counter(counted):  # nothing is written yet
         graph, results, steps = lane.recorder.capture(
             lane.side, lane.pool, not request.shared, before, call, list(given), after, request.random
         )
@@ -119,17 +120,6 @@ def capture(request: Request, inputs: Sequence[Any], lane: Lane) -> Made:
     lane.storages.update(described.storages)
     heed_users(lane.recorder.KIND, places)
     return Made(recording, dict(zip(described.firsts, places, strict=True)))
-
-
-@contextmanager
-def _uncounted(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Version counters stay as they are: nothing is written yet."""
-    counted = [tensor for tensor in tensors if not tensor.is_inference()]
-    before = [tensor._version for tensor in counted]
-    try:
-        yield
-    finally:
-        torch._C._autograd._unsafe_set_version_counter(tuple(counted), tuple(before))
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
