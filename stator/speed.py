@@ -41,21 +41,28 @@ SHARE = 0.05
 MEMORY = 256 << 20
 #: Also under "auto": how many operators, and how much memory beside the inputs, a graph with gradients may have to be
 #: timed for so many seconds, and by which factor eager has to be faster to run it: guards, which cost compiled code
-#: more, are in neither time.
-FEW, SMALL, BRIEFLY, CLEARLY = 4, 4 << 20, 0.01, 1.0
+#: more, are in neither time. For `PATIENTLY` so many seconds where samples do not agree.
+FEW, SMALL, BRIEFLY, PATIENTLY, CLEARLY = 4, 4 << 20, 0.01, 0.03, 1.0
 #: Otherwise: seconds to measure, but at least `LEAST` rounds.
 SECONDS = 1.0
 LEAST = 2
 ROUNDS = 9
 #: A sample is no shorter than this: the clock is not exact.
 SAMPLE = 2e-4
+#: The two least samples agree when they differ by less than this part. Other work on the machine, with a thread of ours
+#: that waits for its core, makes a call of microseconds take milliseconds, of either.
+AGREEING = 0.25
 
 
 class Measured(NamedTuple):
-    """Seconds a call, backward included where there is one; the least of a few samples in turn."""
+    """Seconds a call, backward included where there is one; the least of a few samples in turn.
+
+    `settled`: samples agree. What does not is not kept for other processes.
+    """
 
     compiled: float
     eager: float
+    settled: bool = True
 
     def slower(self, sure: bool) -> bool:
         """Whether compiled code loses more than a measurement may be wrong by; `sure` is for a verdict unasked for."""
@@ -80,15 +87,14 @@ def checked(
     auto = asked == "auto"
     small = asked in ("auto", "measure") and is_small(gm, found)
     name = type(gm).__name__
-    measured = None
-    if auto and not seconds:
-        measured = known.read()
-    elif not auto or small or (seconds >= LONG and found.metadata.memory.peak <= MEMORY):
+    measured = known.read() if auto and not seconds else None
+    if measured is None and (not auto or small or (seconds >= LONG and found.metadata.memory.peak <= MEMORY)):
         if why := objection(gm, inputs, found):
             log.record(log.SPEED, graph=name, compiled=0.0, eager=0.0, slower=False, why=why)
             return call
         longest = BRIEFLY if small else SHARE * seconds if auto else SECONDS
-        measured = measure(call, gm, inputs, longest, 0 if auto and not small else LEAST)
+        patient = max(longest, PATIENTLY if small else 0.0)
+        measured = measure(call, gm, inputs, (longest, patient), 0 if auto and not small else LEAST)
         known.write(measured)
     if measured is None:
         return call
@@ -142,7 +148,7 @@ class Known:
 
     def write(self, measured: Measured | None) -> None:
         """Keep it for processes that find the artifact."""
-        if self.key and measured is not None:
+        if self.key and measured is not None and measured.settled:
             self.store.put(self.key, json.dumps(measured._asdict()).encode())
 
 
@@ -182,8 +188,12 @@ def _is_plain(target: Any) -> bool:
 # -- timing ----------------------------------------------------------------------------------------------------
 
 
-def measure(call: Call, gm: fx.GraphModule, inputs: Sequence[Any], seconds: float, least: int) -> Measured | None:
-    """Both in turn, in so many seconds and at least so many rounds; None where that is too little to say anything."""
+def measure(
+    call: Call, gm: fx.GraphModule, inputs: Sequence[Any], seconds: tuple[float, float], least: int
+) -> Measured | None:
+    """Both in turn, in so many seconds (in the second number where samples do not agree) and at least so many rounds;
+    None where that is too little to say anything.
+    """
     own = [detached(value) for value in inputs]
     attributes = [value for value in lifted(gm).values() if value.requires_grad]
     leaves = [value for value in own if isinstance(value, torch.Tensor) and value.requires_grad] + attributes
@@ -232,23 +242,34 @@ def _step(call: Call, inputs: list[Any], leaves: list[torch.Tensor]) -> None:
         torch.get_device_module(kind).synchronize()
 
 
-def _in_turn(compiled: Callable[[], None], eager: Callable[[], None], seconds: float, least: int) -> Measured | None:
+def _in_turn(
+    compiled: Callable[[], None], eager: Callable[[], None], seconds: tuple[float, float], least: int
+) -> Measured | None:
     """Samples of both; the first of each warms up, and is what decides how many calls a sample has."""
-    end = time.perf_counter() + seconds
+    start = time.perf_counter()
     first = _sample(compiled, 1)
-    if not least and time.perf_counter() + 3 * first > end:
+    if not least and time.perf_counter() + 3 * first > start + seconds[0]:
         return None
     first = min(first, _sample(eager, 1))
     count = max(1, int(SAMPLE / max(first, 1e-7)))
     samples: list[tuple[float, float]] = []
-    while len(samples) < ROUNDS:
+    while len(samples) < ROUNDS or not _agree(samples):
         last = sum(samples[-1]) if samples else 2 * first
+        end = start + seconds[not _agree(samples)]
         if len(samples) >= least and time.perf_counter() + count * last > end:
             break
         samples.append((_sample(compiled, count), _sample(eager, count)))
     if len(samples) < max(least, LEAST):
         return None
-    return Measured(*(min(times) for times in zip(*samples, strict=True)))
+    return Measured(*[min(times) for times in zip(*samples, strict=True)], settled=_agree(samples))
+
+
+def _agree(samples: Sequence[tuple[float, float]]) -> bool:
+    """Whether the least sample of each has another one beside it."""
+    if len(samples) < LEAST:
+        return False
+    least = [sorted(times)[:2] for times in zip(*samples, strict=True)]
+    return all(second <= (1 + AGREEING) * first for first, second in least)
 
 
 def _sample(step: Callable[[], None], count: int) -> float:

@@ -17,6 +17,7 @@ import stator
 from stator import driver, speed
 from stator.base import announce, log
 from stator.base.errors import SlowWarning
+from stator.base.store import Store
 from stator.capture.entry import versions_of
 from stator.graphs.nodes import LazyModule
 from stator.runtime import toolchain
@@ -397,13 +398,38 @@ def test_auto_stays_within_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
         now[0] += 0.02
 
     monkeypatch.setattr(speed, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
-    assert speed._in_turn(call, call, 0.03, 0) is None and len(calls) == 1
+    assert speed._in_turn(call, call, (0.03, 0.03), 0) is None and len(calls) == 1
     start = now[0]
-    assert speed._in_turn(call, call, 0.2, 0) == pytest.approx((0.02, 0.02))
+    assert speed._in_turn(call, call, (0.2, 0.2), 0) == pytest.approx((0.02, 0.02, True))
     assert now[0] - start <= 0.2
     calls.clear()
-    assert speed._in_turn(call, call, 0.0, speed.LEAST) is not None, "asked for, it is measured"
+    assert speed._in_turn(call, call, (0.0, 0.0), speed.LEAST) is not None, "asked for, it is measured"
     assert len(calls) == 2 + 2 * speed.LEAST
+
+
+@pytest.mark.parametrize("disturbed", [3, 1000])
+def test_what_is_disturbed_is_timed_for_longer_and_not_kept(
+    disturbed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first calls of eager wait for a core, each for another time: eager is the faster one nevertheless."""
+    now, waits = [0.0], iter(range(disturbed))
+
+    def compiled() -> None:
+        now[0] += 2e-4
+
+    def eager() -> None:
+        wait = next(waits, None)
+        now[0] += 1e-4 if wait is None else 8e-3 * 0.7**wait
+
+    monkeypatch.setattr(speed, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
+    found = speed._in_turn(compiled, eager, (speed.BRIEFLY, speed.PATIENTLY), speed.LEAST)
+    assert found is not None and now[0] <= speed.PATIENTLY
+    known = speed.Known(Store(tmp_path), "place")
+    known.write(found)
+    if disturbed == 3:
+        assert found == pytest.approx((2e-4, 1e-4, True)) and known.read() == found
+    else:
+        assert not found.settled and known.read() is None
 
 
 def test_an_error_in_the_graph_is_left_to_the_call(tmp_path: Path) -> None:
