@@ -186,7 +186,7 @@ def _in_blocks(made: LoopPlan, device: Device) -> LoopPlan:
     blocks = pieces_of(pairs.rows.size, PAIR_ROWS) * pieces_of(pairs.columns.size, COLUMNS)
     made.grid = prod(axis.size for axis in made.grid_axes) * blocks
     made.cost = total_cost(kernel) // PAIR_WORK
-    made.threads = minimum(made.name("wanted", minimum(GRID, pieces_of(made.cost, device.thread_work))), made.grid)
+    made.threads = minimum(made.name("wanted", _threads_worth(made.cost, device.thread_work)), made.grid)
     made.threads = minimum(made.threads, device.threads) if device.threads else made.threads
     made.streamed = _streamed(kernel, device)
     return made
@@ -481,7 +481,7 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
         outer *= made.name("blocks", pieces_of(tile.axis.size, tile.columns))
     alike = made.jammed if made.windows is None else ()  # they share most of it
     made.cost = total_cost(kernel) // max([count for _, count in alike], default=1)
-    wanted = made.name("wanted", minimum(GRID, pieces_of(made.cost, thread_work)))
+    wanted = made.name("wanted", _threads_worth(made.cost, thread_work))
     pieces: Extent = 1
     if vector in kernel.axes and vector is not None and whole:
         made.chunk = vector.size
@@ -496,6 +496,11 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
     made.pieces = pieces
     made.grid = outer * pieces
     made.threads = minimum(wanted, made.grid) if type(made.grid) is int else wanted
+
+
+def _threads_worth(cost: Extent, thread_work: int) -> Extent:
+    """How many threads pay: each has its share of the work to do at least, as one that waits costs more than it spares."""
+    return minimum(GRID, maximum(cost // thread_work, 1))
 
 
 def pieces_of(total: Extent, size: Extent) -> Extent:

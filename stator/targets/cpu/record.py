@@ -37,7 +37,7 @@ def typical(cores: int = 0) -> Device:
     """Four cores with vectors of 64 bytes."""
     return Device(
         HOST, "typical", cores or 4, vector_bytes=64, cache_bytes=1 << 20, launch_cost=3e-6, bandwidth=2e10,
-        row_elements=_row(32 << 10), registers=32, waves=4, columns=16, thread_work=60_000, product_work=65536,
+        row_elements=_row(32 << 10), registers=32, waves=4, columns=16, thread_work=100_000, product_work=65536,
         product_blocks=True, packed_convolutions=True, depthwise_taps=25, double_scans=True,
         stream_bytes=_LEAST_STREAMED,
     )  # fmt: skip
