@@ -97,14 +97,14 @@ def timed(call: Call, count: int) -> float:
     return (time.perf_counter() - start) / count * 1e6
 
 
-def least(calls: dict[str, Call]) -> dict[str, float]:
+def least(calls: dict[str, Call], rounds: int = ROUNDS) -> dict[str, float]:
     """The least time of each, measured in turn."""
     counts = {}
     for name, call in calls.items():
         call()
         counts[name] = max(1, int(ROUND * 1e6 / max(min(timed(call, 1), timed(call, 1)), 0.1)))
-    rounds = [{name: timed(call, counts[name]) for name, call in calls.items()} for _ in range(ROUNDS)]
-    return {name: min(round[name] for round in rounds) for name in calls}
+    found = [{name: timed(call, counts[name]) for name, call in calls.items()} for _ in range(rounds)]
+    return {name: min(round[name] for round in found) for name in calls}
 
 
 def inputs_of(pattern: Pattern, size: int, dtype: torch.dtype) -> tuple[Any, ...]:
@@ -121,6 +121,7 @@ def measure(
     sizes: Iterable[int],
     compilers: Iterable[str],
     dtype: torch.dtype = torch.float32,
+    rounds: int = ROUNDS,
 ) -> Iterator[Row]:
     """The rows, one after the other."""
     for name in names:
@@ -132,7 +133,7 @@ def measure(
             with torch.set_grad_enabled(pattern.grad):
                 calls = {compiler: call_of(compiler, pattern, given) for compiler in compilers}
                 moved = sum(t.nbytes for t in (*given, *flat_outputs(pattern.run(*given))))
-                us = least(calls | (copies(moved) if is_bound(pattern, size) else {}))
+                us = least(calls | (copies(moved) if is_bound(pattern, size) else {}), rounds)
                 copying = Copying(moved / us.pop("held"), moved / us.pop("fresh")) if "held" in us else None
                 yield Row(name, size, us, moved, copying)
 
@@ -217,6 +218,7 @@ def main() -> None:
     parser.add_argument("--odd", action="store_const", dest="sizes", const=list(ODD_SIZES), help="odd sizes")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64", "bfloat16", "float16"))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="more of them on a machine that others share")
     parser.add_argument("--peer", action="store_true", help="torch.compile too")
     parser.add_argument("--out", type=Path, help="a file for the figures")
     parser.add_argument("--read", type=Path, nargs="+", help="print the table of these files instead")
@@ -228,7 +230,7 @@ def main() -> None:
     compilers = ["eager", "stator", *["torch.compile"] * options.peer]
     names = [name for name in PATTERNS if not options.patterns or any(part in name for part in options.patterns)]
     console, rows = Console(), []
-    for row in measure(names, options.sizes, compilers, getattr(torch, options.dtype)):
+    for row in measure(names, options.sizes, compilers, getattr(torch, options.dtype), options.rounds):
         rows.append(row)
         if options.out:
             options.out.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")
