@@ -499,7 +499,7 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
 
 
 def _threads_worth(cost: Extent, thread_work: int) -> Extent:
-    """How many threads pay: each has its share of the work to do at least, as one that waits costs more than it spares."""
+    """How many threads pay: each does so much at least: one that waits costs more than it spares."""
     return minimum(GRID, maximum(cost // thread_work, 1))
 
 
