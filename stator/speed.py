@@ -261,7 +261,8 @@ def _in_turn(
         samples.append((_sample(compiled, count), _sample(eager, count)))
     if len(samples) < max(least, LEAST):
         return None
-    return Measured(*[min(times) for times in zip(*samples, strict=True)], settled=_agree(samples))
+    ours, theirs = [min(times) for times in zip(*samples, strict=True)]
+    return Measured(ours, theirs, _agree(samples))
 
 
 def _agree(samples: Sequence[tuple[float, float]]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,29 @@ def test_what_is_made_goes_on_as_old() -> None:
         made: list[object] = [[] for _ in range(3000)]
     assert gc.isenabled() and not gc.get_freeze_count()
     assert not young() & set(map(id, made))
+
+
+class Node:
+    """One end of a cycle."""
+
+    def __init__(self) -> None:
+        self.other = [self]
+
+
+@pytest.mark.parametrize("alive", [0, 3000])
+def test_garbage_goes_once_there_is_much(alive: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After as many objects as a walk is worth, or as were alive after the last one."""
+    monkeypatch.setattr(collector, "_WORTH_A_WALK", 2000)
+    monkeypatch.setattr(collector, "_made", 0)
+    monkeypatch.setattr(collector, "_alive", alive)
+    monkeypatch.setattr(gc, "get_objects", lambda: [None] * alive)
+    made: list[weakref.ref[Node]] = []
+    for _ in range(50):
+        with collector.paused():
+            made += [weakref.ref(node) for node in [Node() for _ in range(100)]]
+        left = sum(node() is not None for node in made)
+        assert left * 2 <= max(2000, alive) + 1000
+    assert left < len(made)
 
 
 def test_what_a_user_froze_stays_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
