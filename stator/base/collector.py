@@ -17,7 +17,7 @@ from typing import Final
 _TAKEN_TO_STAY: Final = 100
 _untold = 0  # how many times that is, from now on
 #: Objects that are made in pauses until the next walk over everything, or as many as there were after the last one.
-_WORTH_A_WALK: Final = 1_000_000
+_WORTH_A_WALK: Final = 2_000_000
 _made = 0  # since the last one
 _alive = 0  # after it
 
