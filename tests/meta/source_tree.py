@@ -49,7 +49,7 @@ class Module:
 
     def functions(self) -> Iterator[tuple[str, int, int]]:
         """Name, first line and number of lines of every function."""
-        for node in ast.walk(self.tree):
+        for node in walk(self.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
                 yield node.name, node.lineno, node.end_lineno - node.lineno + 1
@@ -71,6 +71,12 @@ def modules() -> dict[str, Module]:
             text = path.read_text(encoding="utf-8")
             found[name] = Module(name, path, text, ast.parse(text, str(path)))
     return found
+
+
+@functools.cache
+def walk(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a tree, which are listed once: several tests go over those of the whole package."""
+    return tuple(ast.walk(tree))
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from stator import targets
-from tests.meta.source_tree import modules
+from tests.meta.source_tree import modules, walk
 
 NAME = re.compile(r"\b(cpu|cuda|cudnn|xpu|mps|hpu|mtia|maia|xla|ipu|hip|rocm|vulkan|nvidia|amd|intel|apple)\b", re.I)
 #: Package or file → why it names devices.
@@ -35,12 +35,12 @@ def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and name of each device that the code of a module names."""
     documents = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Constant(value=str(text)) if id(node) not in documents:
                 pass

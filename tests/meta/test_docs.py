@@ -7,12 +7,13 @@ one of them. Names of other projects, and of the standard library, are left alon
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections import defaultdict
 from pathlib import Path
 
-from tests.meta.source_tree import ROOT, modules
+from tests.meta.source_tree import ROOT, modules, walk
 
 # Pages that commands write, about other people's code.
 GENERATED = {"architectures.md", "coverage.md", "coverage-cuda.md", "kernels.md", "models.md"}
@@ -50,6 +51,7 @@ def test_files_that_pages_name_exist() -> None:
     assert not [f"{page.name}: {name}" for page in pages for name in missing_files(page, known)]
 
 
+@functools.cache
 def names() -> dict[str, set[str]]:
     """What a dotted name may begin with (the last part of a module's name, a class) -> what may follow."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -58,17 +60,17 @@ def names() -> dict[str, set[str]]:
         package, _, own = name.rpartition(".")
         found[package.rpartition(".")[2]].add(own)
         found[own] |= _defined(tree)
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.ClassDef):
                 found[node.name] |= _defined(node)
-                found[node.name] |= {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+                found[node.name] |= {inner.attr for inner in walk(node) if isinstance(inner, ast.Attribute)}
     return found
 
 
 def _defined(scope: ast.Module | ast.ClassDef) -> set[str]:
     """The names that a module or class has, slots and what is imported included."""
     found: set[str] = set()
-    for node in ast.walk(scope):
+    for node in walk(scope):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
                 found.add(name)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.meta.source_tree import ROOT, Import, Module, modules
+from tests.meta.source_tree import ROOT, Import, Module, modules, walk
 
 # Files at the top of the package that know every package, as `driver` does.
 TOP = {"stator", "__main__", "api", "compiled", "driver", "fingerprint", "pipeline", "speed", "tuning"}
@@ -165,7 +165,7 @@ def test_the_cycle_finder_finds() -> None:
 
 def only_named(tree: ast.Module) -> Iterator[int]:
     """Attributes that are named and not used: keys of a table, what is compared, the `torch.jit` of `is_tracing`."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Dict(keys=parts) | ast.Set(elts=parts):
                 yield from map(id, parts)
@@ -178,7 +178,7 @@ def only_named(tree: ast.Module) -> Iterator[int]:
 def torch_compiler_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Where a tree imports a part of torch's compiler, or reaches for it as an attribute."""
     named = set(only_named(tree))
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Import(names=names):
                 found = [alias.name for alias in names]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.meta.source_tree import ROOT, modules, python_files
+from tests.meta.source_tree import ROOT, modules, python_files, walk
 
 FILE_LINES = 600
 FUNCTION_LINES = 60
@@ -131,7 +131,7 @@ def swallowed(tree: ast.Module) -> list[int]:
     """Lines of handlers that catch everything and do nothing."""
     return [
         node.lineno
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"}))
         and all(
