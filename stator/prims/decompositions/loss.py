@@ -107,7 +107,8 @@ def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None
 
 
 def _weighed(value: Tensor, weight: Tensor | None) -> Tensor:
-    return value if weight is None else p.mul(value, weight)
+    """In place, whatever the dtype of the weight is."""
+    return value if weight is None else cast(p.mul(value, weight), value.dtype)
 
 
 @rounds_steps(torch.bfloat16, torch.float16)
@@ -117,13 +118,17 @@ def _cross_entropy(x: Tensor, target: Tensor) -> Tensor:
 
 
 @decompose("binary_cross_entropy_backward")
-@rounds_steps(torch.bfloat16, torch.float16)
 def binary_cross_entropy_backward(
     grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN
 ) -> Tensor:
-    variance = p.maximum(p.mul(p.sub(1.0, x), x), rounded(1e-12, x))
-    value = _weighed(p.div(p.mul(grad, p.sub(x, target)), variance), weight)
+    value = _weighed(_cross_entropy_slope(grad, x, target), weight)
     return p.div(value, x.numel()) if reduction == MEAN else value
+
+
+@rounds_steps(torch.bfloat16, torch.float16)
+def _cross_entropy_slope(grad: Tensor, x: Tensor, target: Tensor) -> Tensor:
+    variance = p.maximum(p.mul(p.sub(1.0, x), x), rounded(1e-12, x))
+    return p.div(p.mul(grad, p.sub(x, target)), variance)
 
 
 @decompose("binary_cross_entropy_with_logits", alike=True)
