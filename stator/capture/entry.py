@@ -226,14 +226,14 @@ class Versions:
         """The call in which capture found that the program raises: the exception that leaves is the program's own.
 
         If none does, later captures end the graph before that instruction: on fakes, capture can be wrong about it.
-        That is our fault, unless the program has handled what an operator raised for data or sizes that fakes take.
+        That is our fault, unless some frame has handled what was raised for data or sizes that fakes take.
         """
         handled: list[None] = []
-        watch = Replay(Uncompiled(lambda raised: None, lambda: handled.append(None)), RuntimeError(entry.raises), ())
-        # Frames below are not captured while they are watched.
-        may_handle = bool(getattr(getattr(self.function, "__code__", None), "co_exceptiontable", b""))
+        watch = None
+        if entry.avoided is not None:  # frames below are not captured while they are watched
+            watch = Replay(Uncompiled(lambda raised: None, lambda: handled.append(None)), entry.avoided, ())
         try:
-            result = watch.run(self.function, args, kwargs) if may_handle else self.function(*args, **kwargs)
+            result = self.function(*args, **kwargs) if watch is None else watch.run(self.function, args, kwargs)
         except Exception:
             self.history.raised[entry.at] = False
             if not entry.resumes:

@@ -51,7 +51,7 @@ from stator.capture.graph import GraphBuilder
 from stator.capture.guards import Guard, GuardSet, state_guards
 from stator.capture.machine import HandledError, Machine, RefusedOpcode, Session, TooLong
 from stator.capture.output_state import OutputRefused, changes, refuse_leaked
-from stator.capture.recovery import Recovery, calls_of, tell_fault
+from stator.capture.recovery import Recovery, calls_of, refused_by, tell_fault
 from stator.capture.replaced import refuse_replaced
 from stator.capture.resume import ResumePoint, ResumePoints
 from stator.capture.rewrite import Assembler
@@ -109,6 +109,8 @@ class Entry(NamedTuple):
     at: int = -1
     resumes: bool = False
     certain: bool = True
+    #: What a graph of what precedes it may raise, if some frame of the program may handle that.
+    avoided: Exception | None = None
     #: Whether the original may handle it instead.
     handles: bool = False
     #: What the code calls when its graph raises.
@@ -240,7 +242,8 @@ class Conversion:
             if before is None:
                 resumes = not self.breaks and self.resumes_before(error)
                 stops = self.breaks or [describe(error)]
-                return Entry(self.guards, fn.__code__, [], stops, error.reason, error.at, resumes, error.certain)
+                found = error.reason, error.at, resumes, error.certain, self.avoided()
+                return Entry(self.guards, fn.__code__, [], stops, *found)
             attempt = before
         except REFUSALS as error:
             if self.fullgraph and isinstance(error, HandledError):
@@ -250,6 +253,11 @@ class Conversion:
                 return Entry(self.guards, fn.__code__, [], self.breaks)
             attempt = before
         return self.finish(attempt)
+
+    def avoided(self) -> Exception | None:
+        """What may keep the program from raising what capture has found: fakes refuse no data, and not all sizes."""
+        machine = self.machine
+        return refused_by(machine.graph.graph) if machine is not None and machine.session.handles else None
 
     def whole(self) -> Attempt:
         """The frame from start to end; if it asks for the data of tensors made of numbers, with these numbers fixed."""

@@ -63,6 +63,12 @@ def calls_of(graph: fx.Graph) -> tuple[Call, ...]:
     ])  # fmt: skip
 
 
+def refused_by(graph: fx.Graph) -> Exception:
+    """What a graph that capture found nothing wrong with raises, if its data or their sizes are refused."""
+    assertion = any(ASSERTION in node.args for node in graph.nodes)
+    return RuntimeError(ASSERTION if assertion else "an operator refuses its operands")
+
+
 class Recovery:
     """Called by the compiled code of one entry with what its graph has raised, and the inputs of the graph."""
 
@@ -202,8 +208,8 @@ class Replay:
             return raised or self.recovery.observes
         if raised and not all(issubclass(kind, Exception) for kind in self.seen):
             return True  # interrupted
-        if raised and ASSERTION in str(self.error):
-            return True
+        if ASSERTION in str(self.error) and any(issubclass(kind, Exception) for kind in self.seen):
+            return True  # of whatever class: only what raises is known of that branch
         if raised and isinstance(self.error, _DATA) and any(issubclass(kind, _DATA) for kind in self.seen):
             return True
         return any(_related(self.error, kind) for kind in self.seen)

@@ -15,9 +15,11 @@ what they give; `overlap.py` has what is refused where an operator writes to mem
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,8 +73,14 @@ _NUMBERS = {"number", "Optional[number]", "Tensor", "Optional[Tensor]"}
 #: How many answers are kept.
 KEPT = 20_000
 
-#: The dtype to take instead of one, of the first tensor or another argument.
-Others = Callable[[torch.dtype, bool], torch.dtype]
+#: The dtype to take instead of one, of the tensor at a place among those of the call.
+Others = Callable[[torch.dtype, int], torch.dtype]
+#: The place of an argument that is a dtype.
+NO_TENSOR = 1 << 16
+#: Tensors that meet in no dtype, as the positions and weights of a loss, are each tried in one of these by itself.
+KINDS = (torch.float32, torch.int64)
+#: Of how many tensors at most.
+MOST_KINDS = 4
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 _RANDOM = torch.Tag.nondeterministic_seeded
@@ -158,26 +166,35 @@ def _refusal_of_host(
         error = _attempt(func, args, kwargs, longest, _same)
         if error is None:
             return None
-        others = _other_kinds(func, args, kwargs, tensors[0].dtype)
+        if "not implemented for '" in str(error):  # whatever the sizes are
+            return error
+        others = _other_kinds(func, args, kwargs, [tensor.dtype for tensor in tensors])
         if any(_attempt(func, *given, longest, dtypes) is None for given, dtypes in others):
             return error
     return None
 
 
-def _same(dtype: torch.dtype, is_first: bool) -> torch.dtype:
+def _same(dtype: torch.dtype, place: int) -> torch.dtype:
     return dtype
 
 
 def _other_kinds(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: torch.dtype
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[torch.dtype]
 ) -> Iterator[tuple[Arguments, Others]]:
     """Arguments of the same sizes: where some of them pass, it was not the sizes that the operator refused."""
-    for dtypes in _references(first):
+    for dtypes in _references(given[0]):
         yield (args, kwargs), dtypes
     plain = _with_plain_numbers(func, args, kwargs)
     if plain is not None:
-        for dtypes in (_same, *_references(first)):
+        for dtypes in (_same, *_references(given[0])):
             yield plain, dtypes
+    if 1 < len(given) <= MOST_KINDS:
+        for chosen in itertools.product(*[dict.fromkeys((dtype, *KINDS)) for dtype in given]):
+            yield (args, kwargs), partial(_chosen, tuple(chosen))
+
+
+def _chosen(chosen: tuple[torch.dtype, ...], dtype: torch.dtype, place: int) -> torch.dtype:
+    return dtype if place == NO_TENSOR else chosen[place]
 
 
 def _with_plain_numbers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:
@@ -223,11 +240,11 @@ def _takes_any_size(func: Any) -> bool:
 
 def _references(first: torch.dtype) -> Iterator[Others]:
     """Other dtypes than those of the arguments."""
-    yield lambda dtype, is_first: torch.float32 if is_first else dtype
-    yield lambda dtype, is_first: torch.float32 if dtype is first else dtype
+    yield lambda dtype, place: dtype if place else torch.float32
+    yield lambda dtype, place: torch.float32 if dtype is first else dtype
     for other in (torch.float32, torch.int64, torch.bool, torch.complex64):
-        yield lambda dtype, is_first, other=other: other  # type: ignore[misc]
-    yield lambda dtype, is_first: torch.float32 if dtype.is_floating_point or dtype.is_complex else torch.int64
+        yield lambda dtype, place, other=other: other  # type: ignore[misc]
+    yield lambda dtype, place: torch.float32 if dtype.is_floating_point or dtype.is_complex else torch.int64
 
 
 class _StandIns:
@@ -247,11 +264,11 @@ class _StandIns:
                 if self.longest is not None:
                     size = [min(n, self.longest) for n in size]
                 self.made += 1
-                return torch.full(size, self.value, dtype=self.others(arg.dtype, self.made == 1))
+                return torch.full(size, self.value, dtype=self.others(arg.dtype, self.made - 1))
             case list() | tuple():
                 return [self.one(item) for item in arg]
             case torch.dtype():
-                return self.others(arg, False)
+                return self.others(arg, NO_TENSOR)
             case torch.SymInt():
                 return hint(size_of(arg))
             case torch.SymFloat():

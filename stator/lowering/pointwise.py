@@ -7,6 +7,7 @@ and what is computed is cast to the result's dtype: this is the only place with 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch._ops import OpOverload
@@ -258,33 +259,39 @@ def div_mode(context: Context, out: Spec, a: Operand, b: Operand, *, rounding_mo
     whole = out.dtype not in FLOATS
     single = _is_exact(context, "div", 1, b)
 
+    def rounded(value: Expr) -> Expr:
+        """As in eager, every step is rounded to a half type, unless y is a single number."""
+        return value if single else e.cast(e.cast(value, out.dtype), dtype)
+
     def truncated(x: Expr, y: Expr) -> Expr:
-        """As in eager, the quotient is rounded to a half type before it is truncated, unless y is a single number."""
-        quotient = e.op("div", x, y)
-        return e.op("trunc", quotient if single else e.cast(e.cast(quotient, out.dtype), dtype))
+        return e.op("trunc", rounded(e.op("div", x, y)))
 
     match rounding_mode:
         case None:
             function = _simple("div")
+        case "floor" if whole:
+            function = _simple("floordiv")
         case "floor":
-            function = _simple("floordiv") if whole else _floor_quotient
+            function = partial(_floor_quotient, rounded if context.device.host else _identity)
+        case _ if whole:
+            function = _truncated_quotient
         case _:
-            function = _truncated_quotient if whole else truncated
+            function = truncated
     return apply(out, dtype, function, *_meeting(context, "div", out, a, b))
 
 
-def _floor_quotient(x: Expr, y: Expr) -> Expr:
+def _floor_quotient(rounded: Callable[[Expr], Expr], x: Expr, y: Expr) -> Expr:
     """floor(x / y) without the rounding of x / y: the remainder is taken off first, step by step as in eager.
 
     The remainder has the sign of x, so that it is finite where y is infinite; a quotient of 0 has the sign of x / y.
     """
     zero, one = e.const(0, x.dtype), e.const(1, x.dtype)
     quotient, rest = e.op("div", x, y), _float_remainder(x, y)
-    exact = e.op("div", e.op("sub", x, rest), y)
+    exact = rounded(e.op("div", rounded(e.op("sub", x, rest)), y))
     lower = e.op("and", e.op("ne", rest, zero), _signs_differ(rest, y))
-    exact = e.op("where", lower, e.op("sub", exact, one), exact)
+    exact = e.op("where", lower, rounded(e.op("sub", exact, one)), exact)
     floored = e.op("floor", exact)
-    above = e.op("gt", e.op("sub", exact, floored), e.const(0.5, x.dtype))
+    above = e.op("gt", rounded(e.op("sub", exact, floored)), e.const(0.5, x.dtype))
     floored = e.op("where", above, e.op("add", floored, one), floored)
     floored = e.op("where", e.op("eq", exact, zero), e.op("mul", quotient, zero), floored)
     return e.op("where", e.op("eq", y, zero), quotient, floored)

@@ -1,8 +1,8 @@
 """The dtypes in which decompositions compute: eager's rule for half types, and what numbers do to a tensor's dtype.
 
 Eager computes an operator of half types in float32 and rounds its result; `rounds_once` does so for a decomposition,
-which would round after every step otherwise. Neighbours: `stator.fake.layout` has promotion, `types.py` the type rules
-of the primitives, which state what comes out.
+which would round after every step otherwise. Some kernels of the host do just that, and are told by `rounds_steps`.
+Neighbours: `stator.fake.layout` has promotion, `types.py` the type rules of the primitives, which state what comes out.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from stator.base.device import HOST
 from stator.fake.layout import promote
-from stator.prims.names import to_copy
+from stator.prims.names import full, to_copy
 
 HALF_TYPES = frozenset((torch.bfloat16, torch.float16))
 
@@ -64,20 +65,36 @@ def floating(x: torch.Tensor) -> torch.Tensor:
 def rounds_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Run `function` in float32 where an argument is of a half type, and round what it gives if the result is too."""
 
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
-        if not any(tensor.dtype in HALF_TYPES for tensor in tensors):
-            return function(*args, **kwargs)
-        dtype = promote(tensors)
-        out = function(*[_widen(a) for a in args], **{k: _widen(v) for k, v in kwargs.items()})
-        if dtype not in HALF_TYPES:
-            return out
-        if isinstance(out, tuple):
-            return tuple(_narrow(o, dtype) for o in out)
-        return _narrow(out, dtype)
+    return rounds_steps()(function)
 
-    return run
+
+def rounds_steps(*dtypes: torch.dtype) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As `rounds_once`, but for these half types, in which a kernel of the host computes: every step is rounded."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+            if not any(tensor.dtype in HALF_TYPES for tensor in tensors):
+                return function(*args, **kwargs)
+            dtype = promote(tensors)
+            if dtype in dtypes and tensors[0].device.type == HOST:
+                return function(*args, **kwargs)
+            out = function(*[_widen(a) for a in args], **{k: _widen(v) for k, v in kwargs.items()})
+            if dtype not in HALF_TYPES:
+                return out
+            if isinstance(out, tuple):
+                return tuple(_narrow(o, dtype) for o in out)
+            return _narrow(out, dtype)
+
+        return run
+
+    return enter
+
+
+def rounded(number: float, like: torch.Tensor) -> torch.Tensor | float:
+    """A number as a half type holds it, where a formula is computed in one: a parameter of eager's kernels."""
+    return full([], number, dtype=like.dtype, device=like.device) if like.dtype in HALF_TYPES else number
 
 
 def _widen(value: Any) -> Any:

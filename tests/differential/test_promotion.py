@@ -79,10 +79,8 @@ def test_integers_are_rounded_to_the_half_type_that_they_meet(name: str, half: t
         return [function(a, b) for a, b in pairs]
 
     got = stator.compile(program, fullgraph=True, options={"strict": True})(pairs)
-    # Eager rounds every step of a quotient that it takes the floor of.
-    exact = {"rtol": torch.finfo(half).eps, "atol": 0.0} if name == "floor_divide" else {"rtol": 0, "atol": 0}
     for found, want in zip(got, program(pairs), strict=True):
-        torch.testing.assert_close(found, want, **exact, equal_nan=True)
+        torch.testing.assert_close(found, want, rtol=0, atol=0, equal_nan=True)
 
 
 def test_powers_of_two_are_exact() -> None:

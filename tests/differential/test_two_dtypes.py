@@ -53,3 +53,21 @@ def test_gradients_are_refused(loss: Loss, dtypes: tuple[torch.dtype, torch.dtyp
         said.append((result.detach(), type(raised.value), str(raised.value)))
     torch.testing.assert_close(said[0][0], said[1][0])
     assert said[0][1:] == said[1][1:]
+
+
+@pytest.mark.parametrize("dtypes", [*PAIRS, (torch.float16, torch.float64)], ids=str)
+def test_a_weight_of_another_dtype_leaves_the_loss_its_own(dtypes: tuple[torch.dtype, torch.dtype]) -> None:
+    """Eager multiplies in place."""
+    x, target = (torch.rand(4, 64).to(dtypes[0]) for _ in range(2))
+    weight = torch.rand(64).to(dtypes[1])
+    x.requires_grad_()
+
+    def all_of(x: Tensor, target: Tensor, weight: Tensor) -> list[Tensor]:
+        return [F.binary_cross_entropy(x, target, weight, reduction=each) for each in ("none", "mean", "sum")]
+
+    for got, want in zip(
+        stator.compile(all_of, fullgraph=True)(x, target, weight), all_of(x, target, weight), strict=True
+    ):
+        torch.testing.assert_close(got, want)
+        slopes = [torch.autograd.grad(loss.sum(), x)[0] for loss in (got, want)]
+        torch.testing.assert_close(*slopes)

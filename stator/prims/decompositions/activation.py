@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from stator.base.device import HOST
 from stator.fake.layout import promote
 from stator.prims import names as p
-from stator.prims.dtypes import HALF_TYPES, cast, floating, rounds_once
+from stator.prims.dtypes import HALF_TYPES, cast, floating, rounded, rounds_once, rounds_steps
 from stator.prims.table import decompose
 
 SQRT_HALF = 0.7071067811865476
@@ -260,7 +261,7 @@ def log_sigmoid_backward(grad: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
 
 
 @decompose("sigmoid_backward")
-@rounds_once
+@rounds_steps(torch.float16)
 def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
     return p.mul(p.mul(grad, p.sub(1.0, y)), y)
 
@@ -282,15 +283,15 @@ def shrink_backward(grad: Tensor, x: Tensor, limit: float) -> Tensor:
 
 
 @decompose("logit_backward")
-@rounds_once
+@rounds_steps(torch.bfloat16, torch.float16)
 def logit_backward(grad: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
     low = 0.0 if eps is None else eps
-    inside = p.logical_and(p.ge(x, low), p.le(x, 1.0 - low))
+    inside = p.logical_and(p.ge(x, rounded(low, x)), p.le(x, rounded(1.0 - low, x)))
     return p.where(inside, p.div(grad, p.mul(x, p.sub(1.0, x))), math.nan if eps is None else 0.0)
 
 
 @decompose("logit")
-@rounds_once
+@rounds_steps(torch.bfloat16, torch.float16)
 def logit(x: Tensor, eps: float | None = None) -> Tensor:
     x = floating(x)
     inside = x if eps is None else p.clamp(x, eps, 1.0 - eps)

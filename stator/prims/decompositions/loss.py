@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.dtypes import HALF_TYPES, cast, compute_type, rounds_once
+from stator.prims.dtypes import cast, compute_type, rounded, rounds_once, rounds_steps
 from stator.prims.table import decompose
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -29,11 +29,6 @@ def _scale(reduction: int, x: Tensor) -> float:
     return 1.0 / x.numel() if reduction == MEAN and x.numel() else 1.0
 
 
-def _rounded(factor: float, x: Tensor) -> Tensor | float:
-    """A factor as a half type holds it."""
-    return p.full([], factor, dtype=x.dtype, device=x.device) if x.dtype in HALF_TYPES else factor
-
-
 @decompose("mse_loss")
 def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
     """Eager's kernel rounds half types at every step: squares overflow where their mean would not."""
@@ -45,7 +40,7 @@ def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
 def soft_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Rounded at every step, as the loss is, and the factor too."""
     power = p.exp(p.mul(p.neg(target), x))
-    scaled = p.mul(p.mul(target, power), _rounded(-_scale(reduction, x), x))
+    scaled = p.mul(p.mul(target, power), rounded(-_scale(reduction, x), x))
     return p.mul(p.div(scaled, p.add(power, 1.0)), grad)
 
 
@@ -53,17 +48,22 @@ def soft_margin_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction
 def mse_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Rounded at every step as well, the factor too."""
     d = p.sub(x, target)
-    return p.mul(p.mul(d, _rounded(2.0 * _scale(reduction, x), d)), grad)
+    return p.mul(p.mul(d, rounded(2.0 * _scale(reduction, x), d)), grad)
 
 
 @decompose("smooth_l1_loss")
-@rounds_once
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = MEAN, beta: float = 1.0) -> Tensor:
+    return _reduce(_smooth_l1(x, target, beta), reduction)
+
+
+@rounds_steps(torch.float16)
+def _smooth_l1(x: Tensor, target: Tensor, beta: float) -> Tensor:
     d = p.absolute(p.sub(x, target))
     if beta == 0.0:
-        return _reduce(d, reduction)
-    near = p.div(p.mul(p.mul(d, d), 0.5), beta)
-    return _reduce(p.where(p.lt(d, beta), near, p.sub(d, 0.5 * beta)), reduction)
+        return d
+    limit = rounded(beta, d)
+    near = p.div(p.mul(p.mul(d, 0.5), d), limit)
+    return p.where(p.lt(d, limit), near, p.sub(d, rounded(0.5 * beta, d)))
 
 
 @decompose("smooth_l1_loss_backward")
@@ -75,19 +75,24 @@ def smooth_l1_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: 
 
 
 @decompose("huber_loss", alike=True)
-@rounds_once
 def huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
-    d = p.absolute(p.sub(x, target))
-    near = p.mul(p.mul(d, d), 0.5)
-    return _reduce(p.where(p.le(d, delta), near, p.mul(p.sub(d, 0.5 * delta), delta)), reduction)
+    return _reduce(_huber(x, target, delta), reduction)
+
+
+@rounds_steps(torch.bfloat16)
+def _huber(x: Tensor, target: Tensor, delta: float) -> Tensor:
+    d, limit = p.absolute(p.sub(x, target)), rounded(delta, x)
+    near = p.mul(p.mul(d, 0.5), d)
+    return p.where(p.le(d, limit), near, p.mul(p.sub(d, rounded(0.5 * delta, d)), limit))
 
 
 @decompose("huber_loss_backward", alike=True)
-@rounds_once
+@rounds_steps(torch.bfloat16, torch.float16)
 def huber_loss_backward(grad: Tensor, x: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
+    """As eager's vectors compute it; what is left behind them is rounded once."""
     d = p.sub(x, target)
-    clipped = p.clamp(d, -delta, delta)
-    return p.mul(p.mul(clipped, _scale(reduction, x)), grad)
+    scale = rounded(_scale(reduction, x), d)
+    return p.mul(p.mul(p.clamp(d, -delta, delta), scale), grad)
 
 
 @decompose("soft_margin_loss", alike=True)
@@ -97,27 +102,36 @@ def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor
 
 
 @decompose("binary_cross_entropy")
-@rounds_once
 def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN) -> Tensor:
+    return _reduce(_weighed(_cross_entropy(x, target), weight), reduction)
+
+
+def _weighed(value: Tensor, weight: Tensor | None) -> Tensor:
+    """In place, whatever the dtype of the weight is."""
+    return value if weight is None else cast(p.mul(value, weight), value.dtype)
+
+
+@rounds_steps(torch.bfloat16, torch.float16)
+def _cross_entropy(x: Tensor, target: Tensor) -> Tensor:
     inside = p.mul(p.sub(target, 1.0), p.maximum(p.log1p(p.neg(x)), -100.0))
-    value = p.sub(inside, p.mul(target, p.maximum(p.log(x), -100.0)))
-    return _reduce(value if weight is None else p.mul(value, weight), reduction)
+    return p.sub(inside, p.mul(target, p.maximum(p.log(x), -100.0)))
 
 
 @decompose("binary_cross_entropy_backward")
-@rounds_once
 def binary_cross_entropy_backward(
     grad: Tensor, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN
 ) -> Tensor:
-    slope = p.div(p.sub(x, target), p.maximum(p.mul(p.sub(1.0, x), x), 1e-12))
-    value = p.mul(grad, slope)
-    if weight is not None:
-        value = p.mul(value, weight)
-    return p.mul(value, _scale(reduction, x)) if reduction == MEAN else value
+    value = _weighed(_cross_entropy_slope(grad, x, target), weight)
+    return p.div(value, x.numel()) if reduction == MEAN else value
+
+
+@rounds_steps(torch.bfloat16, torch.float16)
+def _cross_entropy_slope(grad: Tensor, x: Tensor, target: Tensor) -> Tensor:
+    variance = p.maximum(p.mul(p.sub(1.0, x), x), rounded(1e-12, x))
+    return p.div(p.mul(grad, p.sub(x, target)), variance)
 
 
 @decompose("binary_cross_entropy_with_logits", alike=True)
-@rounds_once
 def binary_cross_entropy_with_logits(
     x: Tensor,
     target: Tensor,
@@ -125,11 +139,17 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
     reduction: int = MEAN,
 ) -> Tensor:
-    log_sigmoid = p.sub(p.minimum(x, 0.0), p.log1p(p.exp(p.neg(p.absolute(x)))))
+    """One operator after the other; the logarithm is one of them."""
+    value = _log_sigmoid(x)
     if pos_weight is not None:
-        log_sigmoid = p.mul(log_sigmoid, p.add(p.mul(p.sub(pos_weight, 1.0), target), 1.0))
-    value = p.sub(p.mul(p.sub(1.0, target), x), log_sigmoid)
-    return _reduce(value if weight is None else p.mul(value, weight), reduction)
+        value = p.mul(value, p.add(p.mul(p.sub(pos_weight, 1.0), target), 1.0))
+    value = p.sub(p.mul(p.sub(1.0, target), x), value)
+    return _reduce(_weighed(value, weight), reduction)
+
+
+@rounds_once
+def _log_sigmoid(x: Tensor) -> Tensor:
+    return p.sub(p.minimum(x, 0.0), p.log1p(p.exp(p.neg(p.absolute(x)))))
 
 
 def _class_dim(x: Tensor) -> int:
@@ -190,13 +210,8 @@ def nll_loss_backward(
     return cast(p.where(p.eq(number, p.unsqueeze(target, dim)), row, 0.0), x.dtype)
 
 
-def _xlogy(x: Tensor, y: Tensor | float) -> Tensor:
-    product = p.mul(x, p.log(y) if isinstance(y, Tensor) else math.log(y))
-    value = p.where(p.eq(x, 0), 0.0, product)
-    return p.where(p.isnan(y), math.nan, value) if isinstance(y, Tensor) else value
-
-
 @decompose("xlogy.Tensor")
-@rounds_once
+@rounds_steps(torch.bfloat16, torch.float16)
 def xlogy(x: Tensor, y: Tensor) -> Tensor:
-    return _xlogy(x, y)
+    value = p.where(p.eq(x, 0), 0.0, p.mul(x, p.log(y)))
+    return p.where(p.isnan(y), math.nan, value)

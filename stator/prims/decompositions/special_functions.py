@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stator.prims import names as p
-from stator.prims.dtypes import cast, common_type, compute_type, holding, rounds_once
+from stator.prims.dtypes import cast, common_type, compute_type, holding, rounds_steps
 from stator.prims.special_functions import FUNCTIONS, SPECIAL
 from stator.prims.table import decompose
 
@@ -58,29 +59,26 @@ def polygamma(n: int, x: Tensor) -> Any:
 
 @decompose("mvlgamma")
 def mvlgamma(x: Tensor, order: int) -> Any:
-    """The logarithm of the gamma function of `order` variables: those of x, x - 1/2, … added up."""
+    """The logarithm of the gamma function of `order` variables: those of x - 1/2, x, … added up."""
     if order < 1 or x.dtype not in NUMBERS:
         return NotImplemented
     x = _floating(x)
-    wide = cast(x, compute_type(x.dtype))
-    total = p.full([], order * (order - 1) / 4.0 * math.log(math.pi), dtype=wide.dtype, device=x.device)
-    for k in range(order):
-        total = p.add(SPECIAL("lgamma", p.sub(wide, k / 2.0) if k else wide), total)
-    return cast(total, x.dtype)
+    steps = [p.sub(x, k / 2.0) for k in range(order - 1, 0, -1)]
+    terms = [cast(SPECIAL("lgamma", step), compute_type(x.dtype)) for step in (*steps, x)]
+    return p.add(cast(functools.reduce(p.add, terms), x.dtype), order * (order - 1) / 4.0 * math.log(math.pi))
 
 
 @decompose("special_entr")
+@rounds_steps(torch.bfloat16, torch.float16)
 def entr(x: Tensor) -> Tensor:
     """-x log(x), 0 at 0 and minus infinity left of it."""
     x = _floating(x)
-    wide = cast(x, compute_type(x.dtype))
-    value = p.neg(p.mul(wide, p.log(wide)))
-    value = p.where(p.eq(wide, 0.0), 0.0, p.where(p.lt(wide, 0.0), -math.inf, value))
-    return cast(value, x.dtype)
+    value = p.mul(p.neg(x), p.log(x))
+    return p.where(p.eq(x, 0.0), 0.0, p.where(p.lt(x, 0.0), -math.inf, value))
 
 
 @decompose("special_xlog1py")
-@rounds_once
+@rounds_steps(torch.bfloat16, torch.float16)
 def xlog1py(x: Tensor, y: Tensor) -> Tensor:
     """x log(1 + y), and 0 where x is, unless y is NaN."""
     value = p.mul(x, p.log1p(_floating(y)))
