@@ -64,3 +64,17 @@ def test_half_types_are_summed_in_float(size: tuple[int, int]) -> None:
     x = numbers(SIZES[2], torch.bfloat16, 3)
     compiled = stator.compile(F.adaptive_avg_pool2d, options={"strict": True})
     torch.testing.assert_close(compiled(x, size), F.adaptive_avg_pool2d(x, size), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize("border", [0, 2])
+def test_one_window_is_as_long_as_what_it_covers(border: int, include: bool) -> None:
+    """Of sizes that change too: the window of this pool has so many places that going through them would not end."""
+
+    def function(x: Tensor) -> Tensor:
+        return F.avg_pool2d(x, 1_000_000, None, border, ceil_mode=True, count_include_pad=include).flatten(1)
+
+    compiled = stator.compile(function, dynamic=True, fullgraph=True, options={"strict": True})
+    for side in (5, 9, 12):
+        x = torch.randn(2, 3, side, side + 1, dtype=torch.float64)
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-12, atol=1e-20)

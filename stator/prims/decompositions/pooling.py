@@ -48,9 +48,9 @@ class Pool:
 
     def summed(self) -> tuple[int, int, int]:
         """Border, excess and length of the windows as they are added up: a single one ends where the elements do."""
-        if any(type(n) is not int for n in (self.places, self.extent)) or self.places != 1:
+        if type(self.places) is not int or self.places != 1:
             return self.border, self.excess, self.length
-        length = min(self.length - self.border, self.extent)
+        length = torch.sym_min(self.length - self.border, self.extent)
         return 0, length - self.extent, length
 
 

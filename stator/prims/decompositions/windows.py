@@ -105,7 +105,8 @@ def _joined(x: Tensor, step: int) -> Tensor:
 
 def window_sums(x: Tensor, dims: Sequence[tuple[int, int, int]]) -> Tensor:
     """The sums of windows over (dim, length, step)."""
-    if math.prod([length for _, length, _ in dims]) > WRITTEN_OUT:
+    lengths = [length for _, length, _ in dims]
+    if any(type(length) is not int for length in lengths) or math.prod(lengths) > WRITTEN_OUT:
         for dim, length, step in dims:
             x = windows(x, dim, length, step)
         return p.sum_(x, list(range(-len(dims), 0)))
