@@ -13,10 +13,17 @@ from typing import Any
 import torch
 
 from stator.fake.execute import aten, plan_of, run_on_meta
-from stator.fake.layout import channels_last_strides, is_contiguous, is_nothing, same, suggests_channels_last
+from stator.fake.layout import (
+    channels_last_strides,
+    dense_like,
+    is_contiguous,
+    is_nothing,
+    same,
+    suggests_channels_last,
+)
 from stator.fake.rules import like, rule, variants
 from stator.fake.rules_layers import image, per_dim
-from stator.fake.symbolic import lies_alike
+from stator.fake.symbolic import is_symbolic, lies_alike
 from stator.fake.tensor import FakeTensor, make
 
 # ---- rearranged pixels and channels ----------------------------------------------------------------------------------
@@ -158,15 +165,28 @@ def _image_gradient(grad: Any, size: Any, input_size: Sequence[int], *args: Any)
 
 @rule(aten.constant_pad_nd.default)
 def _pad(x: Any, padding: Sequence[int], value: Any = 0) -> Any:
-    last = x.device.type == "cpu" and suggests_channels_last(x)
-    if not (last or is_contiguous(x)) or len(padding) % 2 or len(padding) > 2 * x.dim():
+    last = suggests_channels_last(x)
+    if last and x.device.type != "cpu":
+        if not is_contiguous(x):
+            return NotImplemented
+        last = False
+    if len(padding) % 2 or len(padding) > 2 * x.dim():
         return NotImplemented
     size = list(x.shape)
     for dim in range(len(padding) // 2):
         size[-1 - dim] = size[-1 - dim] + padding[2 * dim] + padding[2 * dim + 1]
     if any(extent <= 0 for extent in size):
         return NotImplemented
+    if not _is_padded(x, padding, last):
+        return make(size, x.dtype, x.device, dense_like(tuple(size), x.stride()))
     return make(size, x.dtype, x.device, channels_last_strides(size) if last else None)
+
+
+def _is_padded(x: FakeTensor, padding: Sequence[int], last: bool) -> bool:
+    """Whether there is more of it on any side, or it lies the same without: what is not padded is cloned as it lies."""
+    if not is_symbolic(padding) or not (last or is_contiguous(like(x, None, None, None))):
+        return any(pad > 0 for pad in padding)
+    return True
 
 
 @rule(*variants("reflection_pad2d reflection_pad3d replication_pad2d replication_pad3d"))
