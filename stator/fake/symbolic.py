@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from stator.base.errors import Unsupported
-from stator.sizes import Condition, Environment, Extent, Size, maximum, minimum, real
+from stator.sizes import Condition, Environment, Extent, Size, maximum, minimum, quotient_of, real, remainder_of
 from stator.sizes.real import Number, Real
 from stator.sizes.strides import same_layout
 
@@ -186,12 +186,12 @@ class SizeNode(_Node):
         return SizeNode(self.size * other.size, self.environment)
 
     def int_floordiv(self, other: SizeNode) -> SizeNode:
-        return SizeNode(self.size // other._divisor(), self.environment)
+        return SizeNode(quotient_of(self.size, other._divisor()), self.environment)
 
     floordiv = int_floordiv
 
     def mod(self, other: SizeNode) -> SizeNode:
-        return SizeNode(self.size % other._divisor(), self.environment)
+        return SizeNode(remainder_of(self.size, other._divisor()), self.environment)
 
     def _divisor(self) -> Extent:
         """What is divided by has one sign, so that quotients have a normal form."""

@@ -3,17 +3,19 @@ torch."""
 
 from stator.sizes.derived import Derived, in_told
 from stator.sizes.environment import Environment, Recorded
+from stator.sizes.holding import held
 from stator.sizes.size import (
     OPERATIONS,
     Condition,
     Extent,
     Size,
     Symbol,
-    held,
     load,
     maximum,
     minimum,
     prove,
+    quotient_of,
+    remainder_of,
     substitute,
 )
 from stator.sizes.writing import dump, evaluate, fold, hint, postfix, python, symbols
@@ -39,6 +41,8 @@ __all__ = [
     "postfix",
     "prove",
     "python",
+    "quotient_of",
+    "remainder_of",
     "substitute",
     "symbols",
 ]

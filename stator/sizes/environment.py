@@ -10,7 +10,7 @@ guards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from stator.base.errors import Undecided
@@ -294,12 +294,17 @@ class Environment:
                 self._narrow(difference * -1, 0)
                 self._distinct |= {side for side in (difference, difference * -1) if isinstance(side, Size)}
             case _:
-                least = difference - int(op == "<")
-                assert isinstance(least, Size)
-                if least.high == 0:
-                    self._learn(Condition("==", least, 0))
-                elif not self._narrow(least, None):
-                    self._keep([least])
+                for least in _each(difference - int(op == "<")):
+                    self._learn_least(substitute(least, self._now))
+
+    def _learn_least(self, least: Extent) -> None:
+        """Keeps what `least >= 0`, which holds, says."""
+        if not isinstance(least, Size):
+            return
+        if least.high == 0:
+            self._learn(Condition("==", least, 0))
+        elif not self._narrow(least, None):
+            self._keep([least])
 
     def _number(self, left: Extent, right: Extent) -> None:
         """What equals a number is one from now on: of a broadcast dim, whose extent is 1, others ask that again."""
@@ -393,6 +398,16 @@ def _of_dividend(least: Extent) -> Extent:
         x, n = atom.left, atom.right
         least = x + const // factor * n if factor > 0 else const // -factor * n + (n - 1) - x
     return least
+
+
+def _each(least: Extent) -> Iterator[Extent]:
+    """All that is at least 0 where that is: both, where it is the lesser of two, or where the greater is taken away."""
+    match least:
+        case Size(terms=((((Compound(op="min" | "max" as op) as atom, 1),), factor),)) if (op == "min") is (factor > 0):
+            for side in (atom.left, atom.right):
+                yield from _each(side * factor + least.const)
+        case _:
+            yield least
 
 
 def _other_of_two(nonzero: Size) -> int | None:

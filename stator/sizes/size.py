@@ -11,8 +11,7 @@ Neighbours: `environment.py` makes symbols and decides by hint what the ranges l
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import reduce
 from math import gcd
 from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeAlias
@@ -20,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from stator.base.errors import Undecided
 from stator.sizes.bounds import Range, of_atom, of_size, times
+from stator.sizes.holding import hold
 from stator.sizes.writing import ON_INTS, dump, evaluate, fold, python, symbols
 
 #: The most terms of a sum, and characters of an operand of `//` and its like: longer ones are left undecided.
@@ -86,24 +86,6 @@ Extent: TypeAlias = "int | Size"
 _SYMBOLS: WeakValueDictionary[tuple[Any, ...], Symbol] = WeakValueDictionary()
 _COMPOUNDS: WeakValueDictionary[tuple[Any, ...], Compound] = WeakValueDictionary()
 _SIZES: WeakValueDictionary[tuple[int, Terms], Size] = WeakValueDictionary()
-#: What is kept for those who hold sizes, the latest of them last.
-_HELD: list[list[Any]] = []
-
-
-@contextmanager
-def held() -> Iterator[None]:
-    """Sizes made in here live as long as it lasts, so that what is found out about them is not found out again."""
-    made: list[Any] = []
-    _HELD.append(made)
-    try:
-        yield
-    finally:
-        _HELD[:] = [other for other in _HELD if other is not made]
-
-
-def _hold(made: Size | Compound) -> None:
-    for kept in _HELD[-1:]:
-        kept.append(made)
 
 
 class Size:
@@ -360,7 +342,7 @@ def _intern(const: int, terms: Terms) -> Size:
         found.const, found.terms = const, terms
         found._bounds = found._hint = found._symbols = found._text = None
         found = _SIZES.setdefault(key, found)
-        _hold(found)
+        hold(found)
     return found
 
 
@@ -391,19 +373,24 @@ def _monomial_order(monomial: Monomial) -> tuple[Any, ...]:
 
 
 def _joined(const: int, terms: list[tuple[Monomial, int]]) -> Extent | None:
-    """`c*(x % n) + c*n*(x // n)` --> `c*x` for an int n, times any other factor."""
+    """`c*(x % n) + c*n*(x // n)` --> `c*x`, and `c*x - c*(x % n)` --> `c*n*(x // n)`, times any other factor."""
     for monomial, coefficient in terms:
         for atom, power in monomial:
-            if not (isinstance(atom, Compound) and atom.op == "%" and power == 1 and isinstance(atom.right, int)):
+            if not (isinstance(atom, Compound) and atom.op == "%" and power == 1):
                 continue
             others = tuple(item for item in monomial if item[0] is not atom)
-            partner = times(others, ((_compound("//", atom.left, atom.right), 1),))
-            if (partner, coefficient * atom.right) not in terms:
-                continue
-            rest = [term for term in terms if term[0] not in (monomial, partner)]
             scale = _intern(0, ((others, coefficient),)) if others else coefficient
-            return _normal(const, rest) + atom.left * scale
+            rest = [term for term in terms if term[0] != monomial]
+            whole = _atom("//", atom.left, atom.right) * atom.right * scale
+            if all(term in rest for term in _terms_of(whole)):
+                return _normal(const, rest) - whole + atom.left * scale
+            if isinstance(atom.left, Size) and all(term in rest for term in _terms_of(atom.left * scale * -1)):
+                return _normal(const, rest) + atom.left * scale - whole
     return None
+
+
+def _terms_of(x: Extent) -> Terms:
+    return x.terms if isinstance(x, Size) else ()
 
 
 def _product(left: Size, right: Size) -> Extent:
@@ -422,7 +409,7 @@ def _compound(op: str, left: Extent, right: Extent) -> Compound:
     found = _COMPOUNDS.get(key)
     if found is None:
         found = _COMPOUNDS.setdefault(key, Compound(op, left, right))
-        _hold(found)
+        hold(found)
     return found
 
 
@@ -443,9 +430,18 @@ def _divide(x: Extent, n: Extent) -> Extent:
         return x // n if isinstance(x, int) else _divide_by_number(x, n)
     if (low := n.low) is None or low <= 0:
         return _atom("//", x, n)
+    return quotient_of(x, n)
+
+
+def quotient_of(x: Extent, n: Extent) -> Extent:
+    """`x // n` for an `n` that is positive, as whoever asks knows though ranges may not show it."""
+    if isinstance(n, int):
+        return _divide(x, n)
+    if x == 0:
+        return 0
     quotient, rest = _split(x, n)
     if quotient != 0:
-        return quotient + _divide(rest, n)
+        return quotient + quotient_of(rest, n)
     if prove(Condition("<=", 0, x)) and prove(Condition("<", x, n)):
         return 0
     atom = _compound("//", x, n)
@@ -462,11 +458,22 @@ def _remainder(x: Extent, n: Extent) -> Extent:
         return x % n if isinstance(x, int) else _remainder_by_number(x, n)
     if (low := n.low) is None or low <= 0:
         return _atom("%", x, n)
-    quotient, rest = _split(x, n)
-    if quotient != 0:
-        return _remainder(rest, n)
-    quotient = _divide(x, n)
-    return x - quotient * n if isinstance(quotient, int) else _atom("%", x, n)
+    return remainder_of(x, n)
+
+
+def remainder_of(x: Extent, n: Extent) -> Extent:
+    """`x % n` for an `n` that is positive, as whoever asks knows though ranges may not show it."""
+    if isinstance(n, int):
+        return _remainder(x, n)
+    rest = _whole(_split(x, n)[1], n)
+    if rest != x:
+        return remainder_of(rest, n)
+    quotient = quotient_of(x, n)
+    if isinstance(quotient, int):
+        return x - quotient * n
+    if x < 0 if isinstance(x, int) else x.terms[0][1] < 0:
+        return remainder_of(x * -1 - 1, n) * -1 + (n - 1)
+    return _atom("%", x, n)
 
 
 def _split(x: Extent, n: Size) -> tuple[Extent, Extent]:
@@ -535,7 +542,8 @@ def _remainder_by_number(x: Size, n: int) -> Extent:
         return x
     if x.divisible_by(n):
         return 0
-    rest = _reduced(_whole(x, n), n)
+    whole = _whole(x, n)
+    rest = _reduced(whole, n) if isinstance(whole, Size) else whole
     if rest is not x:
         return _remainder(rest, n)
     common = reduce(gcd, [abs(coefficient) for _, coefficient in x.terms], n)
@@ -547,15 +555,14 @@ def _remainder_by_number(x: Size, n: int) -> Extent:
     return _atom("%", x, n)
 
 
-def _whole(x: Size, n: int) -> Size:
+def _whole(x: Extent, n: Extent) -> Extent:
     """What has the same remainder by `n`: `a` in place of `a % n`, and of remainders by multiples of `n`."""
-    for monomial, coefficient in x.terms:
+    for monomial, coefficient in _terms_of(x):
         (atom, power), *others = monomial
-        if others or power != 1 or not isinstance(atom, Compound) or atom.op != "%" or not isinstance(atom.right, int):
+        if others or power != 1 or not isinstance(atom, Compound) or atom.op != "%":
             continue
-        whole = x + (atom.left - atom.size) * coefficient
-        if atom.right % n == 0 and isinstance(whole, Size):
-            return _whole(whole, n)
+        if atom.right == n or (isinstance(n, int) and isinstance(atom.right, int) and atom.right % n == 0):
+            return _whole(x + (atom.left - atom.size) * coefficient, n)
     return x
 
 

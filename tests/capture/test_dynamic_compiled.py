@@ -58,6 +58,36 @@ def test_attention_over_lengths() -> None:
     assert len(versions_of(compiled)) == 2
 
 
+def test_windows_of_an_image_that_is_padded_to_whole_ones() -> None:
+    """How Swin cuts its images: windows as large as the image where that is smaller, which no range tells to be any."""
+
+    def attend(x: torch.Tensor, window: int) -> torch.Tensor:
+        _, height, width, channels = x.shape
+        window = min(window, height, width)
+        below, right = (window - height % window) % window, (window - width % window) % window
+        x = torch.nn.functional.pad(x, (0, 0, 0, right, 0, below))
+        _, tall, wide, _ = x.shape
+        cut = x.view(-1, tall // window, window, wide // window, window, channels).transpose(2, 3)
+        tokens = cut.reshape(-1, window * window, channels)
+        tokens = torch.softmax(tokens @ tokens.transpose(1, 2), -1) @ tokens
+        back = tokens.view(-1, tall // window, wide // window, window, window, channels).transpose(2, 3)
+        return back.reshape(-1, tall, wide, channels)[:, :height, :width]
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = x + attend(x, 7)
+            _, height, width, _ = x.shape
+            x = x[:, : height // 2 * 2 : 2, : width // 2 * 2 : 2]
+        return x
+
+    compiled = stator.compile(f, fullgraph=True)
+    for height, width in ((60, 52), (100, 66), (88, 60)):
+        x = torch.randn(2, height, width, 8)
+        stator.mark_dynamic(x, [1, 2])
+        torch.testing.assert_close(compiled(x), f(x), rtol=1e-4, atol=1e-4)
+    assert len(versions_of(compiled)) == 1
+
+
 def test_a_cache_that_grows() -> None:
     def f(cache: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         return torch.cat([cache, new], 1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stator.sizes import Condition, Environment, Extent, Symbol, in_told
+from stator.sizes import Condition, Environment, Extent, Symbol, in_told, maximum, minimum
 from stator.sizes.writing import evaluate
 
 HINTS = (8, 5, 12)
@@ -207,6 +207,16 @@ def test_what_quotients_and_remainders_say(number: int) -> None:
     assert env.decide(assumed(n))
     assert env.prove(follows(n)) is True
     assert len(env.conditions) == 1
+
+
+def test_a_lesser_of_two_is_as_much_as_both() -> None:
+    env = Environment()
+    n, m = env.symbol(96, "a").size, env.symbol(64, "b").size
+    assert env.decide(Condition("<", 5, minimum(n // 4, m)))
+    assert env.prove(Condition("<=", 24, n)) is True and env.prove(Condition("<", 5, m)) is True
+    assert env.decide(Condition("<", maximum(n, m + 1), 100))
+    assert env.prove(Condition("<", n, 100)) is True and env.prove(Condition("<", m, 99)) is True
+    assert len(env.conditions) == 2
 
 
 def test_only_equalities_demand_a_number() -> None:

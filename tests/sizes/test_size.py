@@ -9,7 +9,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stator.base.errors import Undecided, Unsupported
@@ -27,6 +27,8 @@ from stator.sizes import (
     postfix,
     prove,
     python,
+    quotient_of,
+    remainder_of,
     substitute,
     symbols,
 )
@@ -192,6 +194,13 @@ def test_equal_expressions_are_one_object() -> None:
         (-(-a // 8), (a + 7) // 8),
         ((a - 1) // a, 0),
         ((a - 1) % a, a - 1),
+        (a - a % 7, 7 * (a // 7)),
+        (a + (7 - a % 7) % 7, 7 * ((a + 6) // 7)),
+        (a * c - a % 7 * c, 7 * (a // 7) * c),
+        (a - a % b, a // b * b),
+        (a + (b - a % b) % b, b * ((a - 1) // b) + b),
+        (a // b * b + a % b, a),
+        ((b + a % b) % b, a % b),
     ],
     ids=str,
 )
@@ -245,6 +254,21 @@ def test_plain_ints() -> None:
     assert symbols(3) == frozenset() and (a * b).symbols == set(SYMBOLS[:2])
     assert substitute(3, {}) == 3
     assert prove(Condition("<", 3, 4)) is True
+
+
+@settings(max_examples=400, deadline=None)
+@given(PAIRS, PAIRS, POINTS)
+def test_division_by_what_is_known_to_be_positive(pair: Pair, divisor: Pair, point: Values) -> None:
+    n = divisor.value(point)
+    assume(n > 0)
+    assert evaluate(quotient_of(pair.extent, divisor.extent), point) == pair.value(point) // n
+    assert evaluate(remainder_of(pair.extent, divisor.extent), point) == pair.value(point) % n
+
+
+def test_factors_that_are_known_to_be_positive_cancel() -> None:
+    assert quotient_of(a * c, c) == a and remainder_of(a * c + c, c) == 0
+    assert a * c // c != a, "c may be 0"
+    assert quotient_of(0, c) == 0 and remainder_of(-7, c) == c - 1 - remainder_of(6, c)
 
 
 def test_division_by_what_may_be_zero() -> None:

@@ -21,7 +21,7 @@ from stator.capture.value import Value
 from stator.capture.values.fold import fold
 from stator.capture.values.registry import fresh, makes
 from stator.fake.symbolic import size_of, symint
-from stator.sizes import Condition, Extent, Size, maximum, minimum, python
+from stator.sizes import Condition, Extent, Size, maximum, minimum, python, quotient_of, remainder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,7 +137,7 @@ class SymbolicValue(Value):
             case "*":
                 return left * right
             case "//" | "%" if self.sizes.decide(Condition("<", 0, right), "the program divides by it"):
-                return left // right if op == "//" else left % right
+                return quotient_of(left, right) if op == "//" else remainder_of(left, right)
             case "**" if isinstance(right, int) and 0 <= right <= EXPONENT:
                 power: Extent = 1
                 for _ in range(right):
