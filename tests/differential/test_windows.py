@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import stator
+from stator.capture.entry import versions_of
 
 #: So many channels that eager's vectors leave none over.
 SIZES = {1: (2, 4, 45), 2: (2, 16, 11, 11), 3: (1, 4, 6, 7, 7)}
@@ -78,3 +79,4 @@ def test_one_window_is_as_long_as_what_it_covers(border: int, include: bool) -> 
     for side in (5, 9, 12):
         x = torch.randn(2, 3, side, side + 1, dtype=torch.float64)
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-12, atol=1e-20)
+    assert len(versions_of(compiled)) == 1

@@ -104,9 +104,11 @@ def _joined(x: Tensor, step: int) -> Tensor:
 
 
 def window_sums(x: Tensor, dims: Sequence[tuple[int, int, int]]) -> Tensor:
-    """The sums of windows over (dim, length, step)."""
-    lengths = [length for _, length, _ in dims]
-    if any(type(length) is not int for length in lengths) or math.prod(lengths) > WRITTEN_OUT:
+    """The sums of windows over (dim, length, step); a length that is no number is that of the dim."""
+    whole = [dim for dim, length, _ in dims if type(length) is not int]
+    if whole:
+        x, dims = p.sum_(x, whole, True), [one for one in dims if one[0] not in whole]
+    if math.prod([length for _, length, _ in dims]) > WRITTEN_OUT:
         for dim, length, step in dims:
             x = windows(x, dim, length, step)
         return p.sum_(x, list(range(-len(dims), 0)))
