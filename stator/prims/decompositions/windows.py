@@ -103,10 +103,14 @@ def _joined(x: Tensor, step: int) -> Tensor:
     return reshaped(x, [*lead, places * step])
 
 
+def _is_all(extent: int, length: int) -> bool:
+    return type(extent) is int and extent == length
+
+
 def window_sums(x: Tensor, dims: Sequence[tuple[int, int, int]]) -> Tensor:
     """The sums of windows over (dim, length, step); a length that is no number is that of the dim."""
-    whole = [dim for dim, length, _ in dims if type(length) is not int]
-    if whole:
+    if any(type(length) is not int for _, length, _ in dims):
+        whole = [dim for dim, length, _ in dims if type(length) is not int or _is_all(x.shape[dim], length)]
         x, dims = p.sum_(x, whole, True), [one for one in dims if one[0] not in whole]
     if math.prod([length for _, length, _ in dims]) > WRITTEN_OUT:
         for dim, length, step in dims:
