@@ -116,9 +116,9 @@ def test_what_is_asked_of_a_row(tmp_path: Path) -> None:
     }
     assert list(asked.values()) == [
         *([STATOR, PEER], [EAGER, FAST]),  # whose first calls are compared too
-        *([STATOR, PEER], []),
+        *([STATOR, PEER], [FAST]),
         *([STATOR, PEER], [STATOR, PEER, EAGER, FAST]),
-        *([], [STATOR, PEER]),
+        *([], [STATOR, PEER, FAST]),
     ]
     assert [rows.plan.compilers(row) for row in (BERT, GPT2)] == [[EAGER, STATOR, PEER], [STATOR, PEER]]
 
