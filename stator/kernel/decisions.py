@@ -32,7 +32,7 @@ from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel
 from stator.loop.ranges import Ranges
 from stator.loop.space import loops
-from stator.sizes import Extent, Size, Symbol, hint, maximum, minimum
+from stator.sizes import Condition, Extent, Size, Symbol, hint, maximum, minimum, prove
 
 COSTLY = 10  # what an operator costs that is worth lanes even if they are taken apart afterwards
 LONG = 512  # the length that a loop is unrolled for at least, if it is symbolic
@@ -305,7 +305,9 @@ def _unroll(made: LoopPlan, device: Device) -> int:
     kernel = made.kernel
     if not kernel.reduce_axes or made.vector is None:
         return 1
-    length = max(hint(made.vector.size), 0 if type(made.vector.size) is int else LONG)
+    length = hint(made.vector.size)
+    if type(made.vector.size) is not int:
+        length = max(length, min(4 * length, LONG))
     weight = sum(COST.get(node.op, 1) for node in kernel.inner) / max(kernel.levels, 1)
     if made.shape == "column":
         return _columns(made, device, length, weight)
@@ -490,7 +492,9 @@ def _lay_out(made: LoopPlan, thread_work: int, whole: bool) -> None:
         if made.shape == "column" or tile is not None:
             made.chunk = tile.width if tile is not None else made.interchanged or block
         else:
-            parts = made.name("parts", maximum(pieces_of(wanted, maximum(outer, 1)), 1))
+            # What each row costs says for rows of any number whether there are as many as threads that pay.
+            enough = prove(Condition("<=", made.cost, thread_work * outer))
+            parts = 1 if enough else made.name("parts", maximum(pieces_of(wanted, maximum(outer, 1)), 1))
             made.chunk = made.name("chunk", maximum(pieces_of(vector.size, parts * block), 1) * block)
         pieces = made.name("pieces", pieces_of(vector.size, made.chunk))
     made.pieces = pieces

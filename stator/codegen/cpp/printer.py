@@ -125,15 +125,27 @@ class _Printer(Memory):
                 self.statements(body)
                 return axis.size
         self.enter()
-        below: Extent = 1
-        for axis in reversed(axes):
-            divided = f"g / {self.extent(below)}" if below != 1 else "g"
-            modulo = "" if axis is axes[0] else f" % {self.extent(axis.size)}"
-            self.block.lines.append(f"const i64_ {axis.name} = {divided}{modulo};")
-            below *= axis.size
+        self.block.lines += [
+            f"const i64_ {axis.name} = {'g' if axes == [axis] else axis.name + '_at'};" for axis in axes
+        ]
         self.statements(body)
-        self.leave("for (i64_ g = begin; g < end; ++g) {", "}")
+        starts, steps, below = self._counting(axes)
+        self.leave(f"for (i64_ {', '.join(['g = begin', *starts])}; g < end; {', '.join(['++g', *steps])}) {{", "}")
         return below
+
+    def _counting(self, axes: Sequence[Axis]) -> tuple[list[str], list[str], Extent]:
+        """Where the axes of a grid begin, how they go on without being divided again, and how many steps there are."""
+        if len(axes) == 1:
+            return [], [], axes[0].size
+        below: Extent = 1
+        starts, steps = [], []
+        for axis in reversed(axes):
+            at, size = f"{axis.name}_at", self.extent(axis.size)
+            divided = f"begin / {self.extent(below)}" if below != 1 else "begin"
+            starts.append(f"{at} = {divided}" + ("" if axis is axes[0] else f" % {size}"))
+            steps.append(f"++{at}" if axis is axes[0] else f"next({at}, {size})")
+            below *= axis.size
+        return starts, [" && ".join(steps)], below
 
     def statements(self, block: Sequence[ir.Statement]) -> None:
         """A block; what a loop adds to is folded after it."""

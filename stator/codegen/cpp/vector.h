@@ -563,6 +563,10 @@ template <int L, class T, class F> INLINE void store_pairs(T* p, F even, F odd, 
     for (int j = 0; j < n; ++j) store1(p + 2 * j, even[j]), store1(p + 2 * j + 1, odd[j]);
 }
 
+// ---- the grid: one axis of it counts along; whether the next one outwards is to as well
+
+INLINE bool next(i64_& at, i64_ size) { return ++at == size && (at = 0, true); }
+
 // ---- threads: GOMP_parallel of the libgomp that torch has loaded; without one, everything is serial
 
 extern "C" void GOMP_parallel(void (*)(void*), void*, unsigned, unsigned) __attribute__((weak));
@@ -582,7 +586,7 @@ static __attribute__((unused)) void parallel(Range range, void* const* p, i64_ n
     int threads = GOMP_parallel && omp_get_max_threads ? omp_get_max_threads() : 1;
     threads = threads < most ? threads : most;
     threads = threads < n ? threads : (int)n;
-    if (threads <= 1) return range(p, 0, n);
+    if (threads <= 1) return n > 0 ? range(p, 0, n) : (void)0;
     Team team = {range, p, n};
     GOMP_parallel(team_member, &team, (unsigned)threads, 0);
 }
