@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,3 +123,31 @@ def test_modes_belong_to_the_thread() -> None:
                 assert got[0].requires_grad is expected[0].requires_grad is (number % 2 == 0)
 
     together(work)
+
+
+def stack_of_transforms() -> int | None:
+    """Where PyTorch has this thread's stack of transforms of torch.func; None where it has not made one."""
+    libraries = Path(torch.__file__).parent / "lib"
+    library = ctypes.CDLL(str(next(libraries.glob("libtorch_cpu.*"))))
+    accessor = library._ZN2at9functorch20functorchTLSAccessorEv
+    accessor.restype = ctypes.c_void_p
+    return ctypes.c_void_p.from_address(accessor()).value
+
+
+def test_calls_leave_no_stack_of_transforms_behind() -> None:
+    """Each backward pass of the thread would copy it, in eager too."""
+    found: list[int | None] = []
+
+    def run() -> None:
+        found.append(stack_of_transforms())
+        compiled, x = stator.compile(straight), torch.randn(8, requires_grad=True)
+        for _ in range(3):
+            compiled(x, 2).sum().backward()
+        found.append(stack_of_transforms())
+        torch.vmap(torch.sin)(x)
+        found.append(stack_of_transforms())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found[:2] == [None, None] and found[2] is not None
