@@ -256,7 +256,7 @@ def test_plain_ints() -> None:
     assert prove(Condition("<", 3, 4)) is True
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(PAIRS, PAIRS, POINTS)
 def test_division_by_what_is_known_to_be_positive(pair: Pair, divisor: Pair, point: Values) -> None:
     n = divisor.value(point)
