@@ -1,7 +1,8 @@
 """Runs a captured graph on fakes, one torch-level call after the other, and says to the tracer which call it is.
 
 Invariant: a refusal in the middle of a call names the program's line of that call.
-Neighbours: `trace.py` asks; `tracer.py` records what the calls do; `attributes.py` has the graph's own tensors.
+Neighbours: `trace.py` asks; `tracer.py` records what the calls do; `restriding.py` has calls that are made otherwise;
+`attributes.py` has the graph's own tensors.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import fx
 
 from stator.aot import overrides
 from stator.aot.attributes import attribute, tensors_of
+from stator.aot.restriding import rebind, view_instead
 from stator.aot.tracer import Tracer
 from stator.base.errors import DataDependent, Unsupported
 from stator.graphs import composite
@@ -51,10 +53,14 @@ class Interpreter:
             self.tracer.calls.begin(location, step, operator)
             kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
             try:
-                values[node] = self._call(node, args, kwargs)
+                make = view_instead(self.tracer, node, args)
+                values[node] = self._call(node, args, kwargs) if make is None else composite.call(make, args, kwargs)
             except (Unsupported, DataDependent) as error:
                 error.refused_at(location, step)
                 raise
+            if make is not None:
+                torch.autograd.graph.increment_version(args[0])
+                rebind(values, args[0], values[node])
         return []
 
     def _call(self, node: fx.Node, args: Any, kwargs: Any) -> Any:
