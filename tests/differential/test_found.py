@@ -22,6 +22,14 @@ RIGHT = {
     "products that overflow beside infinities in distances": Program(
         (Input((3, 33, 5), F64, values="edges", seed=90),), ("v0 = torch.cdist(x0, x0 * 2 + 1)",), ("v0",)
     ),
+    "infinities beside a sum of the diagonal that overflows": Program(
+        (Input((16, 16), BF16, values="edges", seed=61),), ("v0 = torch.isinf(torch.trace(x0))",), ("v0",)
+    ),
+    "a view of an input, changed in place and written to": Program(
+        (Input((4, 5, 5), layout="offset", values="special", grad="inner", seed=52),),
+        ("v0 = x0.squeeze()", "v0.unsqueeze_(0)", "v0.abs_()", "v1 = x0 * 1"),
+        ("v1",),
+    ),
     "a view that no_grad made of a leaf": Program(
         (Input((7, 4, 7), F16, values="special", seed=9, **LEAF),),
         (
