@@ -134,12 +134,11 @@ def jam(function: ir.Function, axis: Axis, count: int, beside: bool = False) -> 
     from outside of the loop takes of each is added up first, and it takes that.
 
     for x in parallel(n): B  -->  for x_4 in parallel(n / 4): B, with four of each statement that differs along x
-                                  B, with n % 4 of each
+                                  B, with n % 4 of each; a loop over them where it is not known how many they are
     """
-    assert isinstance(axis.size, int), "how many are left over is not known"
-    outer, left = Axis(f"{axis.name}_{count}", axis.size // count), axis.size % count
+    outer = Axis(f"{axis.name}_{count}", axis.size // count)
+    left = axis.size - outer.size * count
     points = [outer.index * count + k for k in range(count)]
-    last = [Index.of(axis.size - left + k) for k in range(left)]
 
     def made(block: ir.Block) -> ir.Block:
         body: list[ir.Statement] = []
@@ -149,13 +148,20 @@ def jam(function: ir.Function, axis: Axis, count: int, beside: bool = False) -> 
             elif s.axis is not axis:
                 body.append(replace(s, body=made(s.body)))
             else:
-                body += [ir.Loop(outer, s.kind, _repeated(s.body, axis, points, beside))] if outer.size else []
-                if left:
-                    rest = _repeated(s.body, axis, last, beside)
-                    body += renamed(rest, named(rest, "left"), {})
+                body += [ir.Loop(outer, s.kind, _repeated(s.body, axis, points, beside))] if outer.size != 0 else []
+                body += _left_over(s.body, axis, outer.size * count, left, beside)
         return tuple(body)
 
     return replace(function, body=made(function.body))
+
+
+def _left_over(block: ir.Block, axis: Axis, first: Extent, left: Extent, beside: bool) -> ir.Block:
+    """The last iterations of a loop."""
+    if type(left) is int:
+        rest = _repeated(block, axis, [Index.of(first + k) for k in range(left)], beside) if left else ()
+        return renamed(rest, named(rest, "left"), {})
+    each = Axis(f"{axis.name}_left", left)
+    return (ir.Loop(each, "range", renamed(block, named(block, "left"), {axis: each.index + first})),)
 
 
 def strip(function: ir.Function, axis: Axis | None, count: int) -> ir.Function:

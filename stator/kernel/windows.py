@@ -13,9 +13,11 @@ from dataclasses import replace
 
 from stator.kernel import ir
 from stator.loop.expr import scans
+from stator.loop.extent import less
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel
 from stator.loop.scalar import FLOATS
+from stator.sizes import hint
 
 #: Iterations that go together, at most: more share little more, and text and registers grow with them.
 MOST = 4
@@ -33,10 +35,11 @@ def choose(kernel: Kernel, vector: Axis | None) -> tuple[Axis, int] | None:
         return None
     loads = {node.attr for node in kernel.nodes if node.op == "load" and not node.attr[1].has_indirect}
     for axis in kernel.reduce_axes[-1:] or reversed(kernel.axes):
-        if axis is vector or type(axis.size) is not int or axis.size < 2:
+        if axis is vector:
             continue
         moved = [(memory, index) for memory, index in loads if axis in index.axes()]
-        count = next((n for n in range(MOST, 1, -1) if axis.size % n == 0), MOST if axis.size > MOST else 0)
+        size = hint(axis.size)
+        count = next((n for n in range(MOST, 1, -1) if size and size % n == 0), MOST if size > MOST else 0)
         if count and len(moved) >= LOADS and len(_all(moved, axis, count)) <= LEFT * count * len(moved):
             return axis, count
     return None
@@ -87,11 +90,12 @@ def _proved(block: ir.Block, known: dict[ir.Value, ir.Operand], positions: dict[
 def _value(op: str, args: tuple[ir.Operand, ...], positions: Mapping[ir.Value, Index]) -> ir.Operand | None:
     """What an operator gives, where that is known."""
     match op, args:
-        case (("lt" | "ge"), (ir.Value() as left, ir.Literal(number))) if left in positions:
-            low, high = positions[left].bounds()
-            if type(low) is not int or type(high) is not int or not (high < number or low >= number):
+        case (("lt" | "ge"), (ir.Value() as left, right)) if left in positions:
+            bound = positions.get(right) if isinstance(right, ir.Value) else Index.of(int(right.number))
+            low, high = (positions[left] - bound).bounds() if bound is not None else (None, None)
+            if not (below := less(high, 0)) and not less(-1, low):
                 return None
-            return ir.Literal((high < number) == (op == "lt"), "bool")
+            return ir.Literal(below == (op == "lt"), "bool")
         case "and", (left, right) if left.dtype == "bool":
             for one, other in ((left, right), (right, left)):
                 if isinstance(one, ir.Literal):

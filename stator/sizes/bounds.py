@@ -28,6 +28,10 @@ def of_size(x: Size) -> Range:
     if choice is not None and len(_choices(x, set())) <= MOST_CHOICES:
         return _choice_bounds(x, choice)
     low, high = of_terms(x.const, x.terms)
+    if low is None and (least := _in_finer_quotients(x, down=True)) is not x:
+        low = of_extent(least)[0]
+    if high is None and (most := _in_finer_quotients(x, down=False)) is not x:
+        high = of_extent(most)[1]
     scale = _scale(x) if low is None or high is None else 1
     if low is None and (least := _without_quotients(x, scale, down=True)) is not x:
         bottom = of_extent(least)[0]
@@ -146,17 +150,23 @@ def times(left: Monomial, right: Monomial) -> Monomial:
 
 def _scale(x: Size) -> int:
     """How many times `x` has for each of its quotients a multiple of what it divides by; 1 where that is too much."""
-    divisors = [lcm(c, n) // abs(c) for c, _, n in _quotients(x)]
+    divisors = [lcm(c, n) // abs(c) for c, _, n, _ in _quotients(x)]
     scale = lcm(*divisors)
     return scale if scale <= MOST_SCALE else 1
 
 
-def _quotients(x: Size) -> Iterator[tuple[int, Compound, int]]:
-    """The terms that are a quotient by a number, with how often there is each."""
+def _quotients(x: Size) -> Iterator[tuple[int, Compound, int, Extent]]:
+    """The terms with a quotient by a number: how often it is there, and the rest of the term if that is not negative."""
     for monomial, c in x.terms:
-        (atom, power), *others = monomial
-        if not others and power == 1 and atom.op == "//" and isinstance(atom.right, int) and atom.right > 0:
-            yield c, atom, atom.right
+        for atom, power in monomial:
+            if power == 1 and atom.op == "//" and isinstance(atom.right, int) and atom.right > 0:
+                others: Extent = 1
+                for other, times_it in monomial:
+                    for _ in range(times_it if other is not atom else 0):
+                        others = others * other.size
+                if (low := of_extent(others)[0]) is not None and low >= 0:
+                    yield c, atom, atom.right, others
+                break
 
 
 def _without_quotients(x: Size, scale: int, down: bool) -> Extent:
@@ -164,11 +174,25 @@ def _without_quotients(x: Size, scale: int, down: bool) -> Extent:
     if not any(True for _ in _quotients(x)):
         return x
     result: Extent = x * scale
-    for c, atom, n in _quotients(x):
+    for c, atom, n, others in _quotients(x):
         c *= scale
         if c % n == 0:
             rest = n - 1 if (c > 0) is down else 0
-            result = result + (atom.left - rest) * (c // n) - atom.size * c
+            result = result + ((atom.left - rest) * (c // n) - atom.size * c) * others
+    return result
+
+
+def _in_finer_quotients(x: Size, down: bool) -> Extent:
+    """At most (`down`) or at least `x`, by finer quotients: `k * ((a + j*n) // (k*n))` is in a//n+j-k+1 … a//n+j."""
+    found = list(_quotients(x))
+    result: Extent = x
+    for c, atom, n, others in found:
+        for _, finer, m, _ in found:
+            k, apart = n // m, atom.left - finer.left
+            if k > 1 and n == k * m and c % k == 0 and isinstance(apart, int) and apart % m == 0:
+                rest = k - 1 if (c > 0) is down else 0
+                result = result + ((finer.size + (apart // m - rest)) * (c // k) - atom.size * c) * others
+                break
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +11,7 @@ from stator.base.dtypes import ITEMSIZE
 from stator.kernel import windows
 from stator.kernel.decisions import decide
 from stator.kernel.evaluate import run
-from stator.kernel.ir import Function, Load, walk
+from stator.kernel.ir import Function, Load, Loop, walk
 from stator.kernel.parse import parse
 from stator.kernel.strategies import serial, vectors
 from stator.kernel.text import function_text
@@ -19,13 +19,14 @@ from stator.loop.evaluate import Memory
 from stator.loop.expr import Expr, const, index, load, masked, op, reduce
 from stator.loop.index import Axis, Index
 from stator.loop.kernel import Kernel, Param, Store, kernel
+from stator.sizes import Extent, Symbol, evaluate
 from stator.targets import typical
 from tests.kernel.programs import checked
 
 CHANNELS = 20
 
 
-def window(pixel: tuple[Index, Index], channel: Axis, size: int, border: int) -> Expr:
+def window(pixel: tuple[Index, Index], channel: Axis, size: Extent, border: int) -> Expr:
     """The sum over three by three pixels from this one on; what lies outside of the image is left out."""
     total = const(0.0, "f32")
     for i in range(3):
@@ -38,7 +39,7 @@ def window(pixel: tuple[Index, Index], channel: Axis, size: int, border: int) ->
     return total
 
 
-def parameters(size: int, results: int) -> tuple[Param, ...]:
+def parameters(size: Extent, results: Extent) -> tuple[Param, ...]:
     return (
         Param("p0", "f32", "in", size * size * CHANNELS),
         Param("p1", "f32", "in", 9 * CHANNELS),
@@ -46,13 +47,13 @@ def parameters(size: int, results: int) -> tuple[Param, ...]:
     )
 
 
-def convolved(size: int, step: int, border: int) -> Kernel:
+def convolved(size: Extent, step: int, border: int, symbols: tuple[Symbol, ...] = ()) -> Kernel:
     """Windows over an image whose channels are innermost."""
     results = (size + 2 * border - 3) // step + 1
     y, x, c = Axis("x0", results), Axis("x1", results), Axis("x2", CHANNELS)
     total = window((y.index * step, x.index * step), c, size, border)
     store = Store("p2", (y.index * results + x.index) * CHANNELS + c.index, total, "outer")
-    return kernel((y, x, c), (), (store,), parameters(size, results))
+    return kernel((y, x, c), (), (store,), parameters(size, results), symbols)
 
 
 def pooled(size: int) -> Kernel:
@@ -64,7 +65,7 @@ def pooled(size: int) -> Kernel:
     return kernel((c,), (y, x), stores, (*parameters(size, size - 2), Param("p3", "f32", "out", CHANNELS)))
 
 
-def inside(positions: Sequence[Index], size: int) -> Expr:
+def inside(positions: Sequence[Index], size: Extent) -> Expr:
     found = const(True, "bool")
     for position in positions:
         for compared, other in (("ge", 0), ("lt", size)):
@@ -72,14 +73,15 @@ def inside(positions: Sequence[Index], size: int) -> Expr:
     return found
 
 
-def result(function: Function) -> bytes:
+def result(function: Function, sizes: Mapping[Symbol, int] | None = None) -> bytes:
     """What it stores, of numbers whose products and sums are exact."""
-    memories = {p.name: Memory(bytearray(ITEMSIZE[p.dtype] * p.numel), 0, p.dtype) for p in function.params}  # type: ignore[operator]
+    numels = {p.name: evaluate(p.numel, sizes or {}) for p in function.params}
+    memories = {p.name: Memory(bytearray(ITEMSIZE[p.dtype] * numels[p.name]), 0, p.dtype) for p in function.params}
     for name in ("p0", "p1"):
         count = len(memories[name].data) // 4
         for i in range(count):
             memories[name].write(i, (7 * i % 11 - 5) / 4)
-    assert run(function, memories) == 0
+    assert run(function, memories, sizes) == 0
     return b"".join([bytes(memories[p.name].data) for p in function.params if p.role == "out"])
 
 
@@ -90,6 +92,29 @@ def test_pixels_beside_each_other(size: int, step: int, border: int) -> None:
     made = convolved(size, step, border)
     plan = decide(made, typical("cpu"))
     assert result(checked(vectors(plan, "k"))) == result(checked(serial(made, "k")))
+
+
+@pytest.mark.parametrize("border", [0, 1, 2])
+@pytest.mark.parametrize("step", [1, 2])
+def test_pixels_beside_each_other_of_images_of_any_size(step: int, border: int) -> None:
+    """As many go together as do at the size of the first call; the others follow one by one."""
+    symbol = Symbol("n0", 3, None, 10 + 3 * step)
+    made = convolved(symbol.size, step, border, (symbol,))
+    plan = decide(made, typical("cpu"))
+    assert plan.windows is not None
+    function = checked(vectors(plan, "k"))
+    for size in (3, 4, 5, 6, 7, 9, 12):
+        assert result(function, {symbol: size}) == result(checked(serial(made, "k")), {symbol: size})
+
+
+def test_borders_of_images_of_any_size_are_asked_for_where_they_may_be() -> None:
+    """Of four pixels beside each other the last alone may be the last of a row, whatever its length is."""
+    symbol = Symbol("n0", 3, None, 12)
+    plan = decide(convolved(symbol.size, 1, 1, (symbol,)), replace(typical("cpu"), vector_bytes=64))
+    assert plan.windows is not None and plan.windows[1] == 4
+    (whole,) = [s for s in walk(checked(vectors(plan, "k")).body) if isinstance(s, Loop) and s.axis.name == "x1_4"]
+    columns = {repr(s.index) for s in walk(whole.body) if isinstance(s, Load) and s.memory == "p0" and s.mask is None}
+    assert len(columns) == 4, "the row of the pixel itself: three of its own and one of the pixel before"
 
 
 def test_what_windows_share_is_loaded_once() -> None:

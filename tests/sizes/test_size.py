@@ -271,6 +271,16 @@ def test_factors_that_are_known_to_be_positive_cancel() -> None:
     assert quotient_of(0, c) == 0 and remainder_of(-7, c) == c - 1 - remainder_of(6, c)
 
 
+def test_quotients_are_measured_by_finer_ones_and_in_products() -> None:
+    """What an unrolled loop over half the pixels of a row reaches."""
+    pixels = (a + 1) // 2 + 1
+    assert prove(Condition("<=", 3 * (pixels // 3), pixels)) and prove(Condition("<", pixels - 3, 3 * (pixels // 3)))
+    assert prove(Condition("<=", 3 * (pixels // 3), pixels - 1)) is None
+    any_number = Symbol("any", None, None, 3).size
+    assert prove(Condition("<=", 2 * any_number * (a // 2), a * any_number)) is None, "it may be negative"
+    assert prove(Condition("<=", 2 * a * (a // 2), a * a))
+
+
 def test_division_by_what_may_be_zero() -> None:
     quotient = a // c
     assert evaluate(quotient, {SYMBOLS[0]: 7, SYMBOLS[2]: 2}) == 3
