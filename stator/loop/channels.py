@@ -1,10 +1,10 @@
 """Decide: which images have the channel innermost between convolutions.
 
-A convolution that gains by it pays for no conversion alone, so all are turned over at first, with every image that lies
-between kernels, and whatever is cheaper as eager has it is turned back, until nothing is: a group of buffers at a time
-that a call wants alike, its operand and its result. What it costs then is what kernels move (`traffic`) and what calls
-take more than in the layout that they like best (`demands`). An operand that is given, as an input of the graph is,
-is copied for the call.
+A convolution that gains by it pays for no conversion alone, and one may lose where kernels beside it gain more (windows
+of short rows). So all are turned over at first, with every image that lies between kernels, and whatever is cheaper as
+eager has it is turned back, until nothing is: a group of buffers at a time that a call wants alike, its operand and its
+result. What it costs then is what kernels move (`traffic`) and what calls take more than in the layout that they like
+best (`demands`). An operand that is given, as an input of the graph is, is copied for the call.
 Neighbours: `layout` calls `choose`, and applies what is chosen.
 """
 
@@ -70,15 +70,15 @@ class _Group:
 
 
 def choose(traffic: Traffic, free: Mapping[str, Layout], touching: Mapping[str, Iterable[int]]) -> Turned | None:
-    """What to turn over so that all costs least; None where no call would gain.
+    """What to turn over so that all costs least; None where nothing is called that may have it so.
 
     `free` are the images whose layout may be chosen, with the channel innermost.
     """
     groups = _groups(traffic, free)
+    if not any(group.calls for group in groups):
+        return None
     for group in groups:
         group.kernels = {number for name in group.layouts for number in touching.get(name, ())}
-    if not any(call.cost[0] > call.cost[1] for group in groups for call in group.calls):
-        return None
     chosen = {name: layout for group in groups for name, layout in group.layouts.items()}
     turned = [True] * len(groups)
     for _ in range(_ROUNDS):

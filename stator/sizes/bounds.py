@@ -156,7 +156,7 @@ def _scale(x: Size) -> int:
 
 
 def _quotients(x: Size) -> Iterator[tuple[int, Compound, int, Extent]]:
-    """The terms with a quotient by a number: how often it is there, and the rest of the term if that is not negative."""
+    """The terms with a quotient by a number: how often it is there, and what it is times if that is not negative."""
     for monomial, c in x.terms:
         for atom, power in monomial:
             if power == 1 and atom.op == "//" and isinstance(atom.right, int) and atom.right > 0:
