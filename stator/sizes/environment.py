@@ -11,12 +11,15 @@ guards.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from stator.base.errors import Undecided
 from stator.sizes.derived import Part, derived, part_name
 from stator.sizes.size import Compound, Condition, Extent, Size, Symbol, prove, substitute
-from stator.sizes.writing import LEAST, MOST, evaluate, fits, hint, operands
+from stator.sizes.writing import LEAST, MOST, evaluate, fits, operands, symbols
+
+#: The values of a size at a few places.
+Probed: TypeAlias = tuple[int | None, ...]
 
 
 class Recorded(NamedTuple):
@@ -36,8 +39,8 @@ class Environment:
     """Makes symbols, decides conditions on them, and keeps what has been decided."""
 
     __slots__ = (
-        "_answers", "_closed", "_distinct", "_facts", "_fitting", "_now", "_numbers", "_open", "_same", "_shared",
-        "_simple", "conditions", "has_literals", "known_literals", "locate", "marked", "places",
+        "_answers", "_closed", "_current_sizes", "_distinct", "_facts", "_fitting", "_now", "_numbers", "_open",
+        "_same", "_shared", "_simple", "conditions", "has_literals", "known_literals", "locate", "marked", "places",
     )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Any] = nowhere) -> None:
@@ -59,10 +62,11 @@ class Environment:
         self._numbers: dict[Size, int] = {}
         # What sizes are by that; every node that torch holds of a size asks for it.
         self._simple: dict[Size, Extent] = {}
+        self._current_sizes: dict[Size, Extent] = {}
         # What is written for symbols by that, as far as they have to be; None until it is asked for.
         self._same: dict[Symbol, Extent] | None = None
         # Extents known to be at least 0, each with its value in the call at hand, and such as are known not to be 0.
-        self._facts: dict[Size, int] = {}
+        self._facts: dict[Size, Probed] = {}
         self._distinct: set[Size] = set()
         # What was asked before, as an operator and the difference of its sides: what is proven stays so, while what is
         # open may be decided by what is learnt next. The same few questions are asked of every tensor of a graph.
@@ -140,10 +144,10 @@ class Environment:
     def _follows(self, least: Extent) -> bool:
         """Whether `least >= 0` follows from a single fact: it is nowhere less than what is known to be at least 0.
 
-        That takes ranges of polynomials, which is slow, so facts that are greater in the call at hand are left out.
+        That takes ranges of polynomials, which is slow, so facts that are greater somewhere are left out.
         """
-        now = hint(least)
-        return any(value <= now and _at_least_0(least - fact) for fact, value in self._facts.items())
+        found = _probed(least)
+        return any(_nowhere_less(found, there) and _at_least_0(least - fact) for fact, there in self._facts.items())
 
     def decide(self, condition: Condition, reason: str = "") -> bool:
         """Whether a condition holds; where that is open, as in the call at hand, which is recorded."""
@@ -268,7 +272,16 @@ class Environment:
         if not self._now:
             return condition
         op, left, right = condition
-        return Condition(op, substitute(left, self._now), substitute(right, self._now))
+        return Condition(op, self._as_known(left), self._as_known(right))
+
+    def _as_known(self, size: Extent) -> Extent:
+        """What a size is, as far as symbols stand for something else; it is asked of the same ones again and again."""
+        if not isinstance(size, Size):
+            return size
+        found = self._current_sizes.get(size)
+        if found is None:
+            found = self._current_sizes[size] = substitute(size, self._now)
+        return found
 
     def _learn(self, condition: Condition) -> None:
         """Keeps what a condition, which holds, says about symbols."""
@@ -315,7 +328,7 @@ class Environment:
 
     def _keep(self, facts: Iterable[Extent]) -> None:
         """Adds facts; what became a number says nothing."""
-        self._facts.update((fact, hint(fact)) for fact in facts if isinstance(fact, Size))
+        self._facts.update((fact, _probed(fact)) for fact in facts if isinstance(fact, Size))
 
     def _narrow(self, least: Extent, excluded: int | None) -> bool:
         """Narrows the range of a symbol that alone makes up `least >= 0` (or `least != 0`, where a bound is it)."""
@@ -343,6 +356,7 @@ class Environment:
     def _replace(self, symbol: Symbol, by: Extent) -> None:
         """From now on a symbol stands for something else that it is known to equal."""
         self._simple.clear()
+        self._current_sizes.clear()
         self._same = None
         mapping = {symbol: by}
         self._now = {key: substitute(value, mapping) for key, value in self._now.items()}
@@ -369,6 +383,36 @@ def _small(size: Size) -> bool:
 
 def _at_least_0(extent: Extent) -> bool:
     return bool(prove(Condition("<=", 0, extent)))
+
+
+def _far(symbol: Symbol) -> int:
+    """A value far from others within the range of a symbol, another one for each name."""
+    low, far = symbol.low or 0, 10**4 + 2 * int.from_bytes(symbol.name.encode()[-2:]) + 1
+    return max(far, low) if symbol.high is None else min(max(far, low), symbol.high)
+
+
+#: Where sizes are compared before ranges are: at the call at hand, at the lowest values, and far from both.
+_PROBES: Final[tuple[Callable[[Symbol], int], ...]] = (
+    lambda symbol: symbol.hint,
+    lambda symbol: symbol.hint if symbol.low is None else symbol.low,
+    _far,
+)
+
+
+def _probed(size: Extent) -> Probed:
+    """The values of a size at the probes; None where it divides by zero."""
+    found: list[int | None] = []
+    for probe in _PROBES:
+        try:
+            found.append(evaluate(size, {symbol: probe(symbol) for symbol in symbols(size)}))
+        except ZeroDivisionError:
+            found.append(None)
+    return tuple(found)
+
+
+def _nowhere_less(left: Probed, right: Probed) -> bool:
+    """Whether a size may be at least another one everywhere, by their values at the probes."""
+    return all(a is None or b is None or a >= b for a, b in zip(left, right, strict=True))
 
 
 def _linear(size: Extent) -> tuple[int, Symbol, int] | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stator.sizes import Condition, Environment, Extent, Symbol, in_told, maximum, minimum
+from stator.sizes import Condition, Environment, Extent, Symbol, environment, in_told, maximum, minimum, prove
 from stator.sizes.writing import evaluate
 
 HINTS = (8, 5, 12)
@@ -29,6 +29,25 @@ def extents(symbols: list[Symbol]) -> st.SearchStrategy[Extent]:
         ),
         max_leaves=4,
     )
+
+
+RANGED = [Symbol("s0", 2, None, 8), Symbol("s1", 1, 12, 5), Symbol("any", None, None, -3)]
+
+
+@settings(max_examples=500, deadline=None)
+@given(extents(RANGED), extents(RANGED))
+def test_no_fact_is_left_out_that_tells_something(least: Extent, fact: Extent) -> None:
+    """What is proved to be nowhere less is so at the probes, too."""
+    if prove(Condition("<=", fact, least)):
+        assert environment._nowhere_less(environment._probed(least), environment._probed(fact))
+
+
+def test_probes_lie_within_ranges() -> None:
+    for symbol in (*RANGED, Symbol("x", None, 4, 1), Symbol("y", 50_000, None, 60_000), Symbol("z", 0, 3, 2)):
+        values = environment._probed(symbol.size)
+        assert all(symbol.low is None or value >= symbol.low for value in values)
+        assert all(symbol.high is None or value <= symbol.high for value in values)
+    assert environment._probed(RANGED[0].size // Symbol("z", 0, 3, 2).size)[1] is None, "it divides by zero"
 
 
 @settings(max_examples=500, deadline=None)
