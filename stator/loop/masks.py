@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from stator.loop.expr import Expr, postorder
+from stator.loop.extent import less
 from stator.loop.index import Axis, Index
+from stator.sizes import Extent
 
-#: The lowest and the highest value of axes, where they are less than all of the axis.
-Bounds: TypeAlias = Mapping[Axis, tuple[int, int]]
+#: The lowest and the highest value of axes, where they are less than all of the axis. There may be none in between for
+#: some values of symbols: no load happens then.
+Bounds: TypeAlias = Mapping[Axis, tuple[Extent, Extent]]
 #: By buffer and position.
 LoadBounds: TypeAlias = dict[tuple[str, Index], Bounds]
 
@@ -46,14 +49,23 @@ def narrowed(mask: Expr) -> Bounds:
     if left is None or right is None:
         return {}
     rest = right - left if mask.op in ("lt", "le") else left - right  # it is at least 0, or 1
-    if len(rest.terms) != 1 or type(rest.const) is not int:
+    if len(rest.terms) != 1:
         return {}
     ((axis, step),) = rest.terms
-    if type(axis) is not Axis or type(axis.size) is not int or type(step) is not int:
+    if type(axis) is not Axis or type(step) is not int:
         return {}
     least = (1 if mask.op in ("lt", "gt") else 0) - rest.const  # step * axis is at least this
-    low, high = (max(-(-least // step), 0), axis.size - 1) if step > 0 else (0, min(least // step, axis.size - 1))
-    return {axis: (low, high)} if low <= high else {}
+    if step > 0:
+        low, high = _narrower((-(-least // step), axis.size - 1), (0, axis.size - 1))
+    else:
+        low, high = _narrower((0, least // step), (0, axis.size - 1))
+    return {} if less(high, low) else {axis: (low, high)}
+
+
+def _narrower(one: tuple[Extent, Extent], other: tuple[Extent, Extent]) -> tuple[Extent, Extent]:
+    """What lies in both, by the bounds of the first where it is not known which are narrower."""
+    (low, high), (least, most) = one, other
+    return least if less(low, least) else low, most if less(most, high) else high
 
 
 def _position(value: Expr) -> Index | None:
@@ -65,14 +77,19 @@ def _position(value: Expr) -> Index | None:
 def _both(one: Bounds, other: Bounds) -> Bounds:
     """Where both hold. Axes between no numbers at all are left as they were: nothing happens there."""
     found = dict(one)
-    for axis, (low, high) in other.items():
-        least, most = found.get(axis, (low, high))
-        if max(least, low) <= min(most, high):
-            found[axis] = max(least, low), min(most, high)
+    for axis, bounds in other.items():
+        low, high = _narrower(found.get(axis, bounds), bounds)
+        if not less(high, low):
+            found[axis] = low, high
     return found
 
 
 def _either(one: Bounds, other: Bounds) -> Bounds:
-    """Where one of the two holds."""
-    shared = [axis for axis in one if axis in other]
-    return {axis: (min(one[axis][0], other[axis][0]), max(one[axis][1], other[axis][1])) for axis in shared}
+    """Where one of the two holds; all of an axis where it is not known which bounds are wider."""
+    found: dict[Axis, tuple[Extent, Extent]] = {}
+    for axis in (axis for axis in one if axis in other):
+        (low, high), (least, most) = one[axis], other[axis]
+        bottom = low if low == least or less(low, least) else least if less(least, low) else 0
+        top = high if high == most or less(most, high) else most if less(high, most) else axis.size - 1
+        found[axis] = bottom, top
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 
@@ -124,6 +125,30 @@ def test_random_networks(seed: int) -> None:
         found = stator.compile(model, fullgraph=True, dynamic=source.random() < 0.3)(x.to(dtype))
     for a, b, c in zip(found, wanted, exact, strict=True):
         agree(a, b, c)
+
+
+@pytest.mark.parametrize("kernel", [2, 3])
+@pytest.mark.usefixtures("eager_to_turn")
+def test_pools_of_images_of_any_side(chosen: list[Choice], kernel: int) -> None:
+    """The border of a pool is known by its mask alone, where a row is not: the image under it is turned, too."""
+    torch.manual_seed(kernel)
+    layers = [
+        nn.Conv2d(3, 16, 3, 2, 1),
+        norm(16),
+        nn.ReLU(),
+        nn.MaxPool2d(kernel, 2, kernel // 2),
+        nn.Conv2d(16, 16, 1),
+    ]
+    model = nn.Sequential(*layers, norm(16), nn.ReLU(), nn.Conv2d(16, 8, 3, 1, 1), nn.ReLU()).eval()
+    compiled, wide = stator.compile(model, fullgraph=True), copy.deepcopy(model).double()
+    for sides in ((20, 24), (20, 23), (19, 30), (21, 21), (8, 9), (6, 5), (11, 4)):
+        x = torch.randn(2, 3, *sides)
+        stator.mark_dynamic(x, 2)
+        stator.mark_dynamic(x, 3)
+        with torch.no_grad():
+            agree(compiled(x), model(x), wide(x.double()))
+    strides = {choice.buffer.name: choice.layout.buffer(choice.buffer).stride for choice in chosen}
+    assert strides["convolution"][1] == 1
 
 
 @pytest.mark.usefixtures("eager_to_turn")
