@@ -494,7 +494,11 @@ class Tracer(FakeMode):
 
     def _check_views(self, func: Any, target: FakeTensor) -> None:
         """Autograd repeats the views of a fake on what their base is by then; on a real tensor it strides them."""
-        if target._is_view() or not (target.requires_grad or self.takes_gradients):
+        if target._is_view():
+            if target.requires_grad:  # what the program itself calls so is made otherwise: `restriding.py`
+                raise Unsupported(func, "a function of PyTorch's changes the geometry of a view that needs gradients")
+            return
+        if not (target.requires_grad or self.takes_gradients):
             return
         for node in self.graph.nodes:
             value = node.meta["val"]

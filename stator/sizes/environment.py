@@ -65,7 +65,7 @@ class Environment:
         self._current_sizes: dict[Size, Extent] = {}
         # What is written for symbols by that, as far as they have to be; None until it is asked for.
         self._same: dict[Symbol, Extent] | None = None
-        # Extents known to be at least 0, each with its value in the call at hand, and such as are known not to be 0.
+        # Extents known to be at least 0, each with its values at the probes, and such as are known not to be 0.
         self._facts: dict[Size, Probed] = {}
         self._distinct: set[Size] = set()
         # What was asked before, as an operator and the difference of its sides: what is proven stays so, while what is
