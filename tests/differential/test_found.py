@@ -25,6 +25,11 @@ RIGHT = {
     "infinities beside a sum of the diagonal that overflows": Program(
         (Input((16, 16), BF16, values="edges", seed=61),), ("v0 = torch.isinf(torch.trace(x0))",), ("v0",)
     ),
+    "rows in the reverse order, whose kernel g++ 12 left out": Program(
+        (Input((16, 16), torch.int8, values="positive", seed=64),),
+        ("v0 = (x0 > 0).long()", "v1 = torch.flip(v0, (-2,))", "v2 = torch.addcmul(v1, v0, v1, value=1.7)"),
+        ("v2",),
+    ),
     "a view of an input, changed in place and written to": Program(
         (Input((4, 5, 5), layout="offset", values="special", grad="inner", seed=52),),
         ("v0 = x0.squeeze()", "v0.unsqueeze_(0)", "v0.abs_()", "v1 = x0 * 1"),
