@@ -128,7 +128,7 @@ def _cotangent(like: Tensor, number: int, noise: float) -> Tensor:
     generator = torch.Generator().manual_seed(1000 + number)
     wide = torch.complex128 if like.is_complex() else torch.float64
     made = torch.randn(like.shape, generator=generator, dtype=wide).to(like.dtype)
-    if noise:  # what is summed of them is only so exact
+    if noise and (like.is_floating_point() or like.is_complex()):  # what is summed of them is only so exact
         shake = torch.randn(like.shape, generator=generator, dtype=torch.float64)
         made = (made.to(wide) * (1 + noise * torch.finfo(like.dtype).eps * shake)).to(like.dtype)
     return made.to(like.device)
