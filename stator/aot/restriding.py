@@ -18,12 +18,10 @@ from torch import fx
 from stator.aot.tracer import Tracer
 from stator.base.errors import Unsupported
 from stator.fake.tensor import FakeTensor
+from stator.graphs.calls import RESTRIDING
 
 #: Methods that give a tensor another geometry in place --> those that give another view.
-_VIEWS: Mapping[str, Callable[..., Any]] = {
-    f"{name}_": getattr(torch.Tensor, name)
-    for name in ("t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze", "as_strided")
-}
+_VIEWS: Mapping[str, Callable[..., Any]] = {name: getattr(torch.Tensor, name.rstrip("_")) for name in RESTRIDING}
 
 
 def view_instead(tracer: Tracer, node: fx.Node, args: tuple[Any, ...]) -> Callable[..., Any] | None:

@@ -21,6 +21,7 @@ from stator.capture.values.python.objects.function import CellValue, FunctionVal
 from stator.capture.values.torch.nn_module import ModuleValue, RegistryValue
 from stator.fake import starts
 from stator.fake.mode import is_inner, views_constant
+from stator.graphs.calls import RESTRIDING
 from stator.graphs.lineage import UNRECORDED, base_requires_grad, creation, lineage, together, whole_of
 
 if TYPE_CHECKING:
@@ -226,10 +227,6 @@ STRIDED = frozenset(operator._opname for operator in starts.COUNTING)
 
 #: Operators whose results begin in memory where their operand does, which matters to those.
 KEEPING = frozenset(operator._opname for operator in starts.KEEPING)
-
-
-#: Operators that give a tensor another geometry in place.
-RESTRIDING = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"})
 
 
 def guard_starts(graph: GraphBuilder, guards: GuardSet) -> None:

@@ -17,6 +17,9 @@ from stator.fake.effects import OURS, operator_effects
 from stator.fake.execute import argument, plan_of
 from stator.fake.overloads import overload
 
+#: Methods that give a tensor another geometry in place; without the underscore they give another view of it.
+RESTRIDING = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"})
+
 #: Operators whose kernels raise for some values of their operands.
 CHECKING = {
     overload(name)

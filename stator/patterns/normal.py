@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from stator.graphs.calls import RESTRIDING
+
 #: Sizes that tell the dims of a probe from one another.
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 
@@ -51,11 +53,8 @@ COMMON = frozenset({
 #: Python's operators that write to their left operand.
 _IN_PLACE = frozenset({"iadd", "isub", "imul", "itruediv", "imatmul", "iand", "ior", "ixor", "ipow", "setitem"})
 _KEYWORDS = frozenset({"and_", "or_", "not_", "is_"})
-#: Calls that change the geometry of their operand.
-RESTRIDING = frozenset({
-    "t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "resize_", "resize_as_", "set_",
-    "as_strided_",
-})  # fmt: skip
+#: Calls that change the geometry of their operand, or its memory.
+RESHAPING = RESTRIDING | {"resize_", "resize_as_", "set_"}
 _ATTRIBUTES = {"T": "permute", "mT": "permute", "H": "permute", "mH": "permute"}
 
 

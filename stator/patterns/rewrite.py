@@ -25,7 +25,7 @@ from stator.fake.tensor import FakeTensor, Memory, memory_of
 from stator.graphs.nodes import module
 from stator.patterns import attention as _attention  # noqa: F401  (fills the table)
 from stator.patterns.matcher import SHOWING, Match, find
-from stator.patterns.normal import RESTRIDING, Form, form, is_torch, name_of, spelled, tensor, writes
+from stator.patterns.normal import RESHAPING, Form, form, is_torch, name_of, spelled, tensor, writes
 from stator.patterns.pattern import Pattern, Traced, call
 from stator.patterns.registry import patterns
 
@@ -41,7 +41,7 @@ def rewrite(gm: fx.GraphModule) -> fx.GraphModule:
     anchors = _by_anchor()
     if not any(_worth(node, pattern) for node in gm.graph.nodes for pattern in anchors.get(name_of(node), ())):
         return gm
-    if any(spelled(node) in RESTRIDING for node in gm.graph.nodes):  # fakes are as they are in the end
+    if any(spelled(node) in RESHAPING for node in gm.graph.nodes):  # fakes are as they are in the end
         return gm
     name, graph = type(gm).__name__, _copied(gm.graph)
     table, changed = patterns(), False

@@ -200,7 +200,7 @@ class Environment:
             return size
         found = self._simple.get(size)
         if found is None:
-            found = substitute(size, self._now)
+            found = self._as_known(size)
             found = self._numbers.get(found, found) if isinstance(found, Size) else found
             if not isinstance(found, int):
                 if self._same is None:
@@ -213,7 +213,7 @@ class Environment:
         """The size in terms of all that is known of its symbols, some of which no input tells: see `derived.py`."""
         if not isinstance(size, Size) or not (self._now or self._numbers):
             return size
-        found = substitute(size, self._now)
+        found = self._as_known(size)
         return self._numbers.get(found, found) if isinstance(found, Size) else found
 
     def parts(self) -> dict[Symbol, Part]:
