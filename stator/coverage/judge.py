@@ -25,7 +25,7 @@ from stator.base import faults, log
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported
 from stator.coverage.compare import Seen, judged, observe_on
 from stator.coverage.database import FREE, SEED, UNWRITTEN, UNWRITTEN_RESULTS, Arguments, Sample
-from stator.coverage.ways import wide_results
+from stator.coverage.ways import WideResults
 from stator.prims.set import PRIMITIVES
 
 #: Calls that compute nothing.
@@ -111,7 +111,7 @@ def judge(engine: Engine, name: str, sample: Sample) -> Judgement:
         noise: float = 0.0, wide: bool = False, within: Callable[[], AbstractContextManager[Any]] = nullcontext
     ) -> Seen:
         given = sample.fresh(noise, wide)
-        with wide_results() if wide and _whole(given.tensors) else nullcontext():
+        with WideResults() if wide and _whole(given.tensors) else nullcontext():
             return _written(name, _observe(sample.function, given, noise, within))
 
     want = eager()

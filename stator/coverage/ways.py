@@ -17,7 +17,7 @@ measures by them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -156,21 +156,21 @@ def _exactly(func: Any, args: Any, kwargs: Any) -> list[Any] | None:
         return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
     try:
-        with wide_results():
+        with WideResults():
             return tree_leaves(func(*tree_map(widened, args), **tree_map(widened, kwargs)))
     except (RuntimeError, TypeError, ValueError, IndexError):
         return None
 
 
-@contextmanager
-def wide_results() -> Iterator[None]:
-    """Functions of whole numbers, and constants, are float64."""
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(usual)
+class WideResults(AbstractContextManager[None]):
+    """Functions of whole numbers, and constants, are float64; may be entered again, for backward."""
+
+    def __enter__(self) -> None:
+        self.usual = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+
+    def __exit__(self, *raised: object) -> None:
+        torch.set_default_dtype(self.usual)
 
 
 class Elsewhere(TorchDispatchMode):

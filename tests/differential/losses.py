@@ -26,7 +26,7 @@ from torch import Tensor, nn
 import stator
 from stator.base import faults
 from stator.coverage.compare import EPSILON, FLOATS, Seen, judged, observe_on
-from stator.coverage.ways import wide_results
+from stator.coverage.ways import WideResults
 
 HALVES = (torch.bfloat16, torch.float16)
 REDUCTIONS = ("mean", "sum", "none")
@@ -352,7 +352,7 @@ def observe(
 ) -> Seen:
     """What a caller sees of the call."""
     tensors = [operand.build(noise, wide) for operand in operands]
-    return observe_on(function, tensors, tensors, noise=noise, within=wide_results if wide else within)
+    return observe_on(function, tensors, tensors, noise=noise, within=WideResults if wide else within)
 
 
 def wrong(call: Call, backend: str = "inductor") -> list[str]:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from stator.coverage.compare import Seen, observe_on
-from stator.coverage.ways import wide_results
+from stator.coverage.ways import WideResults
 from tests.differential.inputs import Input
 
 
@@ -23,6 +23,4 @@ def observe(
     """Call the function on fresh inputs, then ask for the gradients of everything."""
     built = [recipe.build(noise, wide) for recipe in recipes]
     tensors, leaves = [b[0] for b in built], [b[1] for b in built]
-    return observe_on(
-        function, tensors, leaves, backward=backward, noise=noise, within=wide_results if wide else within
-    )
+    return observe_on(function, tensors, leaves, backward=backward, noise=noise, within=WideResults if wide else within)

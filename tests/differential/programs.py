@@ -54,10 +54,11 @@ class Program:
         inputs = "".join(f"    {item!r},\n" for item in self.inputs)
         return f"{self.source}inputs = (\n{inputs})"
 
-    def widened(self) -> Program:
-        """The same program with float64 wherever its text asks for a half type."""
-        text = [re.sub(r"\.(half|bfloat16)\(\)", ".double()", line) for line in self.lines]
-        text = [re.sub(r"torch\.b?float16\b", "torch.float64", line) for line in text]
+    def widened(self, dtype: str = "float64", copies: bool = False) -> Program:
+        """The same program with a wide type wherever its text asks for a half one; `copies`: `half()` makes one."""
+        to = f".to(torch.{dtype}{', copy=True' * copies})"
+        text = [re.sub(r"\.(half|bfloat16)\(\)", to, line) for line in self.lines]
+        text = [re.sub(r"torch\.b?float16\b", f"torch.{dtype}", line) for line in text]
         return replace(self, lines=tuple(text))
 
     def resized(self, factor: int) -> Program | None:

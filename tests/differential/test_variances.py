@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 import stator
 from stator.coverage.compare import Seen, judged, observe_on
-from stator.coverage.ways import wide_results
+from stator.coverage.ways import WideResults
 
 Form = Callable[[Tensor], object]
 FORMS: dict[str, Form] = {
@@ -68,7 +68,7 @@ def test_variances_of_odd_numbers(name: str, dtype: torch.dtype) -> None:
             shake = torch.randn(given.shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
             moved = (given.double() * (1 + noise * torch.finfo(given.dtype).eps * shake)).to(given.dtype)
             x = torch.where(moved.isfinite(), moved, given).to(torch.float64 if wide else given.dtype).requires_grad_()
-            return observe_on(function, [x], [x], noise=noise, within=wide_results if wide else within)
+            return observe_on(function, [x], [x], noise=noise, within=WideResults if wide else within)
 
         found += [f"{odd}: {difference}" for difference in judged(run(compiled), run, run())]
     assert not found
