@@ -28,8 +28,8 @@ from benchmarks.gpu.step import EAGER, FAST, PEER, STATOR, Row
 from benchmarks.gpu.worker import Spec
 
 Record = dict[str, Any]
-#: The compilers that have CUDA graphs, and those whose first calls are of interest.
-_RECORDING, _TIMED_FIRST = (STATOR, FAST, PEER), (STATOR, PEER)
+#: The compilers: those that have CUDA graphs, and whose first calls are of interest.
+_RECORDING = (STATOR, FAST, PEER)
 #: Of the device's memory, GiB that programs take together at most, and that one takes in inference.
 MEMORY, IN_INFERENCE = 66, 3
 
@@ -209,9 +209,9 @@ class Rows:
 
     def _checks(self, row: Row) -> Iterator[Job]:
         """What is asked of a row: with CUDA graphs errors alone, of those who have them."""
-        named = [name for name in (STATOR, PEER, EAGER, FAST) if name in self.plan.checked]
+        named = [name for name in (STATOR, FAST, PEER, EAGER) if name in self.plan.checked]
         named = [name for name in named if name in _RECORDING or not row.graphs]
-        firsts = [name for name in named if name in _TIMED_FIRST]
+        firsts = [name for name in named if name in _RECORDING]
         if row.task != TRAINING:
             yield from [Job("first", self._check_both, row, name) for name in firsts]
         elif not row.graphs:

@@ -73,30 +73,41 @@ def page(rows: dict[Row, dict[str, Figures]]) -> str:
             )
             if found:
                 shown = {row: rows[row] for row in found}
-                parts += [f"### {_SAID[task]}{', with CUDA graphs' * graphs}", speed(shown), first(shown)]
+                parts += [f"### {_SAID[task]}{', with CUDA graphs' * graphs}", speed(shown)]
+                parts += [first(shown, ours) for ours in _of_ours(shown, *_FIRST, _MEMORY[graphs][1])]
                 parts += [*errors(shown), *troubles(shown)]
     return "\n\n".join(parts)
+
+
+def _of_ours(rows: dict[Row, dict[str, Figures]], *kinds: str) -> list[str]:
+    """The ways of stator's that have figures of some kind."""
+    return [
+        name for name in (STATOR, FAST) if any(not by.get(name, {}).keys().isdisjoint(kinds) for by in rows.values())
+    ]
 
 
 def speed(rows: dict[Row, dict[str, Figures]]) -> str:
     """Milliseconds a step, of the device and of the host alone, and how many times as fast as the others stator is."""
     compilers = [name for name in COMPILERS if any("ms" in by.get(name, {}) for by in rows.values())]
-    lines = head(["model", *[f"{name} ms" for name in compilers], "times eager's speed", "times torch.compile's",
-                   *[f"{name} host ms" for name in compilers]])  # fmt: skip
+    pairs = [(ours, other) for ours in _of_ours(rows, "ms") or [STATOR] for other in (EAGER, PEER)]
+    said = {(STATOR, EAGER): "times eager's speed", (STATOR, PEER): "times torch.compile's",
+            (FAST, EAGER): "fast: times eager's", (FAST, PEER): "fast: times torch.compile's"}  # fmt: skip
+    lines = head(["model", *[f"{name} ms" for name in compilers], *[said[pair] for pair in pairs],
+                  *[f"{name} host ms" for name in compilers]])  # fmt: skip
     for row, by in rows.items():
         cells = [figure(_ms(by, name), 2) for name in compilers]
-        cells += [figure(times(by, name), 2) for name in (EAGER, PEER)]
+        cells += [figure(times(by, other, ours), 2) for ours, other in pairs]
         cells += [figure(_median(by.get(name, {}).get("host")), 2) for name in compilers]
         lines.append(line([row.model, *cells]))
-    columns = [[times(by, name) for by in rows.values()] for name in (EAGER, PEER)]
+    columns = [[times(by, other, ours) for by in rows.values()] for ours, other in pairs]
     for name, of in (("geometric mean", mean), ("least", _least)):
         empty = [""] * len(compilers)
         lines.append(line([name, *empty, *[figure(of(column), 2) for column in columns], *empty]))
     return "\n".join(lines)
 
 
-def first(rows: dict[Row, dict[str, Figures]]) -> str:
-    """First calls in seconds, and memory: stator's, torch.compile's, and the ratio.
+def first(rows: dict[Row, dict[str, Figures]], ours: str = STATOR) -> str:
+    """First calls in seconds, and memory: stator's in one of its ways, torch.compile's, and the ratio.
 
     A star is on first calls that were made beside others. What eager's takes, loading what libraries need, is part of
     the compilers' too. The rows are all with CUDA graphs, or all without.
@@ -107,16 +118,16 @@ def first(rows: dict[Row, dict[str, Figures]]) -> str:
         (title, memory, lambda x: figure(x, 0), False),
     ]  # fmt: skip
     titles = [cell for name, *_ in kinds for cell in (name, f"{PEER}'s", "ratio")]
-    lines = head(["model", f"{EAGER}'s first s", *titles])
+    lines = head([f"model{', numerics=fast' * (ours == FAST)}", f"{EAGER}'s first s", *titles])
     ratios: dict[str, list[float]] = {}
     for row, by in rows.items():
         cells = [row.model, figure(float(by.get(EAGER, {}).get("cold", math.nan)), 2)]
         for _, field, shown, inverse in kinds:
-            ours, theirs = [float(by.get(name, {}).get(field, math.nan)) for name in (STATOR, PEER)]
-            ratio = (theirs / ours if inverse else ours / theirs) if ours and theirs else math.nan
+            taken, theirs = [float(by.get(name, {}).get(field, math.nan)) for name in (ours, PEER)]
+            ratio = (theirs / taken if inverse else taken / theirs) if taken and theirs else math.nan
             ratios.setdefault(field, []).append(ratio)
-            beside = "*" * (ratio == ratio and by[STATOR].get(f"{field}_beside", 1) > 1)
-            cells += [shown(ours), shown(theirs), figure(ratio, 2) + beside]
+            beside = "*" * (ratio == ratio and by[ours].get(f"{field}_beside", 1) > 1)
+            cells += [shown(taken), shown(theirs), figure(ratio, 2) + beside]
         lines.append(line(cells))
     worst = {field: _least if inverse else _most for _, field, _, inverse in kinds}
     for name, of in (("geometric mean", dict.fromkeys(worst, mean)), ("worst", worst)):
@@ -150,10 +161,10 @@ def errors(rows: dict[Row, dict[str, Figures]]) -> list[str]:
     return ["\n".join(lines)] if compilers else []
 
 
-def times(by: dict[str, Figures], other: str) -> float:
+def times(by: dict[str, Figures], other: str, ours: str = STATOR) -> float:
     """How many times as fast as the other stator is: the median over rounds."""
-    ours, theirs = [by.get(name, {}).get("ms") or [] for name in (STATOR, other)]
-    pairs = list(zip(ours, theirs, strict=False))
+    taken, theirs = [by.get(name, {}).get("ms") or [] for name in (ours, other)]
+    pairs = list(zip(taken, theirs, strict=False))
     return statistics.median([b / a for a, b in pairs]) if pairs else math.nan
 
 
