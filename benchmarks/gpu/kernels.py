@@ -1,14 +1,14 @@
 """Patterns of real programs on a GPU: milliseconds and bandwidth of eager, stator and torch.compile.
 
-    python -m benchmarks.gpu.kernels [--only transpose "sum of"] [--dtype bfloat16 float32] [--out kernels.json]
+    python -m benchmarks.gpu.kernels [--only transpose "sum of"] [--dtype bfloat16 float32] [--size N] [--out FILE]
     python -m benchmarks.gpu.kernels --prepare 1/8
 
 The patterns are those of `benchmarks.kernels`, at a size of which no cache holds an operand, and a few of fixed
 shapes. A figure is the median time that the device takes for a call, by events: before each call the cache is
 overwritten and the device kept busy for long enough that the host is ahead of it, so that launches cost nothing but
 gaps. Bytes are those of inputs and results, each once (with gradients: of inputs, cotangent and gradients); the last
-columns are which part that is of what copying reaches in the same run. `--prepare` compiles a part of the rows and
-times nothing, for caches on disk.
+columns are which part that is of what copying 256 MiB reaches in the same run, and stator's of a copy that moves as
+many bytes as the row. `--prepare` compiles a part of the rows and times nothing, for caches on disk.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Row(NamedTuple):
     ms: dict[str, float]
     moved: int
     kernels: list[str]
+    #: GB/s of a copy that moves as many.
+    copying: float = math.nan
 
     def ratio(self, other: str) -> float:
         """How many times as long stator takes."""
@@ -89,11 +91,11 @@ FIXED: dict[str, Pattern] = {
 ALL = {**FIXED, **PATTERNS}
 
 
-def inputs_of(pattern: Pattern, dtype: torch.dtype) -> tuple[Any, ...]:
+def inputs_of(pattern: Pattern, dtype: torch.dtype, size: int) -> tuple[Any, ...]:
     """Random inputs on the device, in a dtype instead of float32; none where no operand is float32."""
     torch.manual_seed(0)
     with torch.device(DEVICE):
-        given = pattern.inputs(LARGE)
+        given = pattern.inputs(size)
     if all(x.dtype != torch.float32 for x in given):
         return given if dtype is torch.float32 else ()
     return tuple([x.to(dtype) if x.dtype == torch.float32 else x for x in given])
@@ -122,9 +124,9 @@ class Timer:
         rounds = [{name: self.once(call) for name, call in calls.items()} for _ in range(CALLS)]
         return {name: statistics.median(round[name] for round in rounds) for name in calls}
 
-    def copying(self) -> float:
-        """GB/s that copying reads and writes."""
-        source = torch.ones(256 << 20, dtype=torch.uint8, device=DEVICE)
+    def copying(self, moved: int = 512 << 20) -> float:
+        """GB/s that copying reads and writes, of so many bytes both together."""
+        source = torch.ones(max(moved // 2, 1), dtype=torch.uint8, device=DEVICE)
         target = torch.empty_like(source)
         return 2 * source.nbytes / self.medians({"": lambda: target.copy_(source)})[""] / 1e6
 
@@ -163,13 +165,15 @@ def calls_of(
     return calls, failed
 
 
-def measure(names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str], details: bool) -> Iterator[Row]:
+def measure(
+    names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str], details: bool, size: int
+) -> Iterator[Row]:
     """The rows, one after the other."""
     timer = Timer()
     for dtype in dtypes:
         for name in names:
             pattern = ALL[name]
-            given = inputs_of(pattern, getattr(torch, dtype))
+            given = inputs_of(pattern, getattr(torch, dtype), size)
             if not given:
                 continue
             with torch.set_grad_enabled(pattern.grad):
@@ -177,7 +181,8 @@ def measure(names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str
                 for compiler, why in failed.items():
                     print(f"FAILED {name} {dtype} by {compiler}: {why}", flush=True)
                 ms = timer.medians(calls)
-                row = Row(name, dtype, ms, moved_by(pattern, given), [])
+                moved = moved_by(pattern, given)
+                row = Row(name, dtype, ms, moved, [], timer.copying(moved))
                 if details and row.ratio("torch.compile") > SLOWER:
                     row = row._replace(kernels=[f"{c}: {k}" for c in calls for k in kernels_of(calls[c])[:6]])
             yield row
@@ -185,13 +190,13 @@ def measure(names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str
             torch.cuda.empty_cache()
 
 
-def prepare(part: str, names: list[str], dtypes: Iterable[str], compilers: Iterable[str]) -> None:
+def prepare(part: str, names: list[str], dtypes: Iterable[str], compilers: Iterable[str], size: int) -> None:
     """Compile every n-th row."""
     number, count = map(int, part.split("/"))
     rows = [(name, dtype) for dtype in dtypes for name in names]
     for name, dtype in rows[number - 1 :: count]:
         pattern, begun = ALL[name], time.perf_counter()
-        given = inputs_of(pattern, getattr(torch, dtype))
+        given = inputs_of(pattern, getattr(torch, dtype), size)
         if given:
             with torch.set_grad_enabled(pattern.grad):
                 _, failed = calls_of(pattern, given, compilers)
@@ -204,7 +209,7 @@ def line(row: Row, copying: float) -> str:
     ms = " ".join([f"{row.ms.get(c, math.nan):8.3f}" for c in COMPILERS])
     ratios = " ".join([f"{row.ratio(c):5.2f}" for c in COMPILERS if c != "stator"])
     reached = f"{row.bandwidth():6.0f} {row.bandwidth() / copying:5.2f} {row.bandwidth('torch.compile') / copying:5.2f}"
-    return f"{row.pattern:36} {row.dtype:8} {ms}  {ratios}  {reached}"
+    return f"{row.pattern:36} {row.dtype:8} {ms}  {ratios}  {reached} {row.bandwidth() / row.copying:5.2f}"
 
 
 def summary(rows: list[Row], copying: float) -> Iterator[str]:
@@ -214,9 +219,11 @@ def summary(rows: list[Row], copying: float) -> Iterator[str]:
         mean = math.exp(-sum(map(math.log, ratios)) / len(ratios))
         fast = sum([ratio <= 1.0 for ratio in ratios])
         yield f"{mean:.2f} times torch.compile's speed; as fast on {fast} of {len(ratios)}, worst {1 / max(ratios):.2f}"
-    bound = [row.bandwidth() / copying for row in rows if ALL[row.pattern].moved and row.moved >= 64 << 20]
+    bound = [row for row in rows if ALL[row.pattern].moved and row.moved >= 64 << 20]
     if bound:
-        yield f"median of {len(bound)} rows that memory bounds: {statistics.median(bound):.2f} of copying"
+        of_most = statistics.median([row.bandwidth() / copying for row in bound])
+        of_as_much = statistics.median([row.bandwidth() / row.copying for row in bound])
+        yield f"median of {len(bound)} rows that memory bounds: {of_most:.2f} of copying, {of_as_much:.2f} of as much"
     for row in sorted(rows, key=lambda row: -row.ratio("torch.compile")):
         if row.ratio("torch.compile") > SLOWER:
             yield f"loses {row.ratio('torch.compile'):.2f} {row.pattern} {row.dtype}"
@@ -229,20 +236,21 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="parts of names; all patterns where there are none")
     parser.add_argument("--dtype", nargs="+", default=["bfloat16"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--compilers", nargs="+", default=list(COMPILERS), choices=COMPILERS)
+    parser.add_argument("--size", type=int, default=LARGE, help="elements of the main operand, where it is not fixed")
     parser.add_argument("--prepare", metavar="I/N", help="compile the I-th of N parts of the rows, and time nothing")
     parser.add_argument("--brief", action="store_true", help="no kernels of the rows that lose")
     parser.add_argument("--out", type=Path, help="a file for the figures")
     options = parser.parse_args()
     names = [name for name in ALL if not options.only or any(part in name for part in options.only)]
     if options.prepare:
-        prepare(options.prepare, names, options.dtype, options.compilers)
+        prepare(options.prepare, names, options.dtype, options.compilers, options.size)
         return
     copying, rows = Timer().copying(), []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; copying reaches {copying:.0f} GB/s")
     print(
         f"{'pattern':36} {'dtype':8} {' '.join([f'{c[:8]:>8}' for c in COMPILERS])}  of eager, peer  GB/s, of copying"
     )
-    for row in measure(names, options.dtype, options.compilers, not options.brief):
+    for row in measure(names, options.dtype, options.compilers, not options.brief, options.size):
         rows.append(row)
         print(line(row, copying), flush=True)
         if options.out:

@@ -43,6 +43,10 @@ PRODUCTS = {"mm": (0, -1, -2), "bmm": (0, -1, -2), "addmm": (1, -1, -2), "baddbm
 }  # fmt: skip
 #: Scans → how the last of what was before is joined with what follows.
 SCANS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cumsum": torch.add, "cumprod": torch.mul}
+#: How many elements vectors have.
+LANES = (4, 8, 16)
+#: What sums in place.
+IN_PLACE = frozenset({*SCANS, "addmm", "baddbmm", "addmv"})
 #: What subtracts means and maxima, or takes squares: as exact as inputs that are one rounding off.
 STABLE = frozenset("var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm".split())
 #: Sums of what lies in windows: linear in their first operand.
@@ -75,6 +79,9 @@ class Reordered(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func._schema.name.split("::")[1].strip("_")
         if func._schema.is_mutable:
+            if name in IN_PLACE and func._schema.name.endswith("_"):
+                functional = getattr(getattr(torch.ops.aten, name), func._overloadname)
+                return args[0].copy_(self.__torch_dispatch__(functional, types, args, kwargs))
             return func(*args, **kwargs)
         if name in WINDOWS:
             return self.pooled(func, args, kwargs)
@@ -267,7 +274,7 @@ class Reordered(TorchDispatchMode):
         return total
 
     def scanned(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
-        """In two parts, which meet anywhere; or as the ends of the dtype allow in any order: blocks scan as trees."""
+        """In two parts, which meet anywhere; in blocks, like lanes; or as the ends of the dtype allow in any order."""
         x, dim = args
         out: Tensor = func(x, dim, **kwargs)
         length = x.shape[dim] if x.dim() else 0
@@ -275,6 +282,9 @@ class Reordered(TorchDispatchMode):
             return out
         if out.is_floating_point() and (self.extreme or self.vanishes or self.cancels):
             return out.copy_(self.at_ends(func, name, out, x.to(out.dtype), dim))
+        if self.joins and out.dtype not in HALF_TYPES and (out.is_floating_point() or out.is_complex()):
+            lanes = LANES[int(torch.randint(0, len(LANES), (), generator=self.random))]
+            return out.copy_(_in_blocks(x.to(out.dtype), dim, lanes, SCANS[name], float(name == "cumprod")))
         cut = int(torch.randint(1, length, (), generator=self.random))
         first, second = (func(part, dim, **kwargs) for part in x.split([cut, length - cut], dim))
         return torch.cat([first, SCANS[name](second, first.narrow(dim, -1, 1))], dim)
@@ -298,6 +308,26 @@ class Reordered(TorchDispatchMode):
             most, least = _of_neighbours(x.double().nan_to_num(0, 0, 0) * SMALLER, dim)
             beyond = torch.maximum(most, -least) > limits.max * SMALLER
         return torch.where(beyond & out.isfinite(), torch.full_like(out, torch.inf).copysign(out), out)
+
+
+def _in_blocks(x: Tensor, dim: int, lanes: int, join: Callable[[Tensor, Tensor], Tensor], neutral: float) -> Tensor:
+    """A scan of so many elements at a time, each block joined with the last of what was before.
+
+    Within a block it doubles the distance at each step (Hillis and Steele, Data parallel algorithms, 1986).
+    """
+    row = x.movedim(dim, -1)
+    count = -(-row.shape[-1] // lanes)
+    blocks = torch.nn.functional.pad(row, (0, count * lanes - row.shape[-1]), value=neutral).unflatten(
+        -1, (count, lanes)
+    )
+    step = 1
+    while step < lanes:
+        blocks = torch.cat([blocks[..., :step], join(blocks[..., :-step], blocks[..., step:])], -1)
+        step *= 2
+    found = [blocks[..., 0, :]]
+    for number in range(1, count):
+        found.append(join(found[-1][..., -1:], blocks[..., number, :]))
+    return torch.cat(found, -1)[..., : row.shape[-1]].movedim(-1, dim)
 
 
 def _of_neighbours(terms: Tensor, dim: int) -> tuple[Tensor, Tensor]:
