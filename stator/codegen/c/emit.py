@@ -23,7 +23,7 @@ from stator.loop.scalar import FLOATS
 #: What the compiler is told. Sums keep their order; integers wrap around; kernels may read bytes of any type.
 FLAGS = (
     "-x", "c", "-std=c11", "-O2", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
-    "-fwrapv", "-fno-strict-aliasing", "-fno-aggressive-loop-optimizations", "-w",
+    "-fwrapv", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-w",
 )  # fmt: skip
 
 

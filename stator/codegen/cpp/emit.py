@@ -38,13 +38,13 @@ OTHERS = ("tile.h", "stream.h", "pairs.h")
 # calls libm, and code without AVX, such as that of libm and Python, then takes up to ten times as long (AMD Zen 3).
 # Kernels need libm alone, which the toolchain adds: the other libraries, and what starts and ends C++ programs, take
 # the linker 11 ms a unit (of 35 for an empty one).
-# Without the last one g++ 12 takes a loop that reads backwards (`flip`) to run less often than it does, and leaves the
-# whole kernel out.
+# Without the last one g++ 12 may leave a whole kernel out that reads backwards (`flip`, `rot90`): where it makes two
+# addresses of one, as 8p - 7p, it takes that for an access through a null pointer, behind which nothing runs.
 #: What the compiler is told, besides for which processor.
 FLAGS = (
     "-std=c++17", "-O1", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
     "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-semantic-interposition", "-w",
-    "-fexpensive-optimizations", "--param=max-combine-insns=2", "-nostdlib", "-fno-aggressive-loop-optimizations",
+    "-fexpensive-optimizations", "--param=max-combine-insns=2", "-nostdlib", "-fno-delete-null-pointer-checks",
 )  # fmt: skip
 #: Characters of kernels in a unit; of more there are several, which compile side by side. The compiler takes about a
 #: second for so many, and a twentieth of one for what every unit starts with. Fewer are shared among the cores.
