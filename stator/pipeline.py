@@ -7,11 +7,11 @@ error when it fails. Neighbours: `driver.py` asks for `build`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -28,9 +28,11 @@ from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
 from stator.compiled import Compiled
 from stator.inspect import graph_file, separation
-from stator.loop import alive, tables, text, verify
+from stator.loop import alive, rounding, tables, text, verify
+from stator.loop.deps import analyse
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
+from stator.loop.nest import Program
 from stator.loop.schedule import schedule as schedule_program
 from stator.passes import biases, factors, images, points, ragged
 from stator.passes.affine import FoldAffine, JoinAffine
@@ -49,6 +51,13 @@ from stator.sizes.environment import Environment
 _LOOPS = frozenset([op for op, line in prims.PRIMITIVES.items() if line.kind != "extern"])
 
 
+class Lowered(NamedTuple):
+    """Loops, and the record by which it is decided what kernels compute."""
+
+    program: Program
+    device: Device
+
+
 @tables.session()
 def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Compiled:
     """Trace, partition and compile both halves."""
@@ -60,11 +69,7 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
         joint, parts, prologue = cut(gm, example_inputs, options)
         metadata = parts.metadata
         first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue else None
-        forward = schedule_graph(parts.forward, "forward", options)
-        units = [begin_kernels(forward, building, options)]  # these compile while backward is scheduled
-        backward = schedule_graph(parts.backward, "backward", options) if parts.backward is not None else None
-        if backward is not None:
-            units.append(begin_kernels(backward, building, options))
+        forward, backward, units = schedule_halves(parts, building, options)
         with stage("memory"):
             device = _record(forward, options)
             given = len(metadata.saved)
@@ -82,6 +87,26 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
         conditions = [recorded.condition for recorded in environment.conditions[assumed:]]
         metadata = replace(metadata, conditions=tuple(conditions))
     return Compiled(metadata, built[0], built[1] if backward is not None else None, tuple(constants), first)
+
+
+def schedule_halves(
+    parts: Partitioned, building: Building, options: Options
+) -> tuple[Schedule, Schedule | None, list[tuple[Unit, ...]]]:
+    """Forward and backward to fused kernels; those of forward compile while backward is scheduled.
+
+    Where roundings may be left out, backward's loops tell which of forward's results must have theirs.
+    """
+    later: Lowered | None = None
+    shown: Collection[int] = ()
+    if parts.backward is not None and options.numerics != "eager":
+        later = lower_graph(parts.backward, "backward", options)
+        shown = shown_later(later.program, parts.metadata)
+    forward = schedule_lowered(lower_graph(parts.forward, "forward", options), options, shown)
+    units = [begin_kernels(forward, building, options)]
+    if parts.backward is None:
+        return forward, None, units
+    backward = schedule_lowered(later or lower_graph(parts.backward, "backward", options), options)
+    return forward, backward, [*units, begin_kernels(backward, building, options)]
 
 
 def cut(
@@ -160,6 +185,11 @@ def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, opti
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
+    return schedule_lowered(lower_graph(gm, name, options), options)
+
+
+def lower_graph(gm: fx.GraphModule, name: str, options: Options) -> Lowered:
+    """A graph of functional ATen overloads to loops."""
     device, rounds = _target(gm, options), options.numerics == "eager"
     with stage("passes", graph=name):
         first = MultiplyPixels(), WidenProducts(device, _LOOPS)
@@ -176,9 +206,19 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
         if options.verify:
             verify.verify_program(program)
     artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
-    with stage("schedule", graph=name):
-        schedule = schedule_program(program, device, rounds=rounds)
-    return schedule
+    return Lowered(program, device)
+
+
+def schedule_lowered(lowered: Lowered, options: Options, shown: Collection[int] = ()) -> Schedule:
+    """Loops to fused kernels; `shown` are the outputs whose roundings backward can show."""
+    with stage("schedule", graph=lowered.program.name):
+        return schedule_program(*lowered, options.numerics == "eager", shown)
+
+
+def shown_later(backward: Program, metadata: Metadata) -> tuple[int, ...]:
+    """Which results of the forward graph backward compares, or makes positions of."""
+    names = rounding.shown(analyse(backward))
+    return tuple([kept.output for kept in _kept(metadata) if backward.inputs[kept.input].name in names])
 
 
 def begin_kernels(schedule: Schedule, building: Building, options: Options) -> tuple[Unit, ...]:

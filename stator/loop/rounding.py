@@ -4,19 +4,23 @@
     f32(where(c, bf16(mul(x, y)), z))    -->  where(c, mul(x, y), f32(z))
 
 A rounding that what comes after it can show by more than its size stays: of what is compared, floored or made an
-integer, of what is the largest or the smallest by position, and of what positions are made of. Values in memory are
-rounded as their dtype says. Neighbour: `apply`, which builds kernels.
+integer, of what is the largest or the smallest by position, and of what positions are made of. So it does where other
+kernels do that, which read the value from memory, forward or backward: a maximum, and what it is compared with, are
+rounded alike then. What products and attention make of a value is another one. Values in memory are rounded as their
+dtype says. Neighbours: `schedule` asks what is `shown`, `apply` builds kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
 from stator.loop import expr as e
+from stator.loop.deps import Facts
 from stator.loop.expr import Expr, Rewriter, postorder
 from stator.loop.kernel import Store
+from stator.loop.nest import Extern, View
 from stator.loop.scalar import FLOATS
 
 #: Operators whose result jumps where an operand passes a number.
@@ -28,15 +32,42 @@ _BY_POSITION = ("argmax", "argmin")
 _CHOICES: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {"where": partial(e.op, "where"), "masked": e.masked}
 
 
-def without_roundings(stores: Sequence[Store]) -> list[Store]:
+def shown(facts: Facts, outputs: Collection[int] = ()) -> set[str]:
+    """The buffers of a program whose roundings are shown by what is made of them; `outputs` are others that are."""
+    found = {out.buffer for i in outputs if isinstance(out := facts.program.outputs[i], View)}
+    for number in reversed(facts.live):
+        node = facts.node(number)
+        if isinstance(node, Extern):
+            found.update([view.buffer for view in node.views()] if _decides(node) else ())
+            continue
+        kept = _below(facts.nests[number].nodes, {node.value} if node.buffer.name in found else ())
+        found.update([load.attr[0] for load in kept if load.op == "load" and load.dtype in FLOATS])
+    return found
+
+
+def _decides(node: Extern) -> bool:
+    """Whether an operator of PyTorch gives positions, counts or truths: it sorts, or looks for what is equal.
+
+    Attention gives the state of its random numbers as integers.
+    """
+    return "attention" not in node.target and any(out.dtype in ("i64", "i32", "bool") for out in node.outputs)
+
+
+def without_roundings(stores: Sequence[Store], shown: Collection[str] = ()) -> list[Store]:
     """The same stores of values that are rounded between operators only where it counts."""
     nodes = postorder([root for store in stores for root in store.roots])
-    kept: set[Expr] = {root for store in stores for root in store.roots[1:]}
-    for node in reversed(nodes):
-        if node in kept or _jumps(node):
-            kept.update(node.children)
-    wide = _Wide(kept)
+    kept = [root for store in stores for root in store.roots[store.buffer not in shown :]]
+    wide = _Wide(_below(nodes, kept))
     return [replace(store, value=wide(store.value)) for store in stores]
+
+
+def _below(nodes: Sequence[Expr], kept: Collection[Expr]) -> set[Expr]:
+    """These of the nodes, which come after what they are made of, and all that they and what jumps are made of."""
+    found = set(kept)
+    for node in reversed(nodes):
+        if node in found or _jumps(node):
+            found.update(node.children)
+    return found
 
 
 def _jumps(node: Expr) -> bool:

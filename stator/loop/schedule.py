@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from stator.base.device import Device
-from stator.loop import apply, fusion, layout, memory
+from stator.loop import apply, fusion, layout, memory, rounding
 from stator.loop.apart import Apart
 from stator.loop.deps import acts, analyse
 from stator.loop.failing import plan_failure
@@ -19,8 +21,12 @@ from stator.loop.resize import Teller
 from stator.loop.split import prepare
 
 
-def schedule(program: Program, device: Device, rounds: bool = True) -> Schedule:
-    """Fused kernels, which keep eager's roundings if `rounds`, the steps that run them, and where memory is."""
+def schedule(program: Program, device: Device, rounds: bool = True, shown: Collection[int] = ()) -> Schedule:
+    """Fused kernels, the steps that run them, and where memory is.
+
+    Kernels keep eager's roundings if `rounds`, and else those that comparisons and the like can show, of these outputs
+    by others.
+    """
     pieces: dict[str, str] = {}
     plan = fusion.decide(analyse(prepare(program, device, pieces)), device)
     plan = repeat(plan, device, rounds) if device.repeats else plan
@@ -28,7 +34,8 @@ def schedule(program: Program, device: Device, rounds: bool = True) -> Schedule:
     facts, program = plan.facts, plan.facts.program
     ordered = order(plan)
     launches: apply.Launches = {}
-    steps = tuple([apply.step(group, facts, launches, rounds) for group in ordered])
+    wide = None if rounds else rounding.shown(facts, shown)
+    steps = tuple([apply.step(group, facts, launches, wide) for group in ordered])
     acted = list(acts(facts))
     used: dict[Kernel, str] = {}
     for group, step in zip(ordered, steps, strict=True):

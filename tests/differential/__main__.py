@@ -235,10 +235,10 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen, way: st
         exact = wide()
         if exact.failed is not None:
             continue
-        run = partial(_mixed, eager, wide, exact)
-        other = {_what(line) for line in judged(got, run, _finite(want, exact), coarse)}
         unknown = () if exact.backward_failed is None else ("gradient", "backward")
-        found = [line for line in found if _what(line) in other or line.startswith(unknown)]
+        for run, base in ((partial(_mixed, eager, wide, exact), _finite(want, exact)), (wide, exact)):
+            other = {_what(line) for line in judged(got, run, base, coarse)} if found else set()
+            found = [line for line in found if _what(line) in other or line.startswith(unknown)]
     return ("wrong", "; ".join(found)) if found else ("right", "")
 
 

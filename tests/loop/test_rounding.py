@@ -113,3 +113,53 @@ def test_comparisons_are_eagers_bits(numerics: str) -> None:
     found = stator.compile(program, fullgraph=True, options={"numerics": numerics})(x, y)
     for ours, eager in zip(found, program(x, y), strict=True):
         assert torch.equal(ours, eager)
+
+
+def saturated(x: Tensor) -> Tensor:
+    """Many of which are the largest in a half type, and not before they are rounded."""
+    return torch.tanh(x * 1.7 + 0.3) * 2.1
+
+
+COUNTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "the largest of all": lambda x: (saturated(x) == saturated(x).amax()).sum(),
+    "the largest of columns": lambda x: (saturated(x) == saturated(x).amax(0)).sum(0),
+    "where they lie": lambda x: saturated(x).sort(stable=True, dim=-1).indices,
+    "a sum of what is as large": lambda x: torch.where(saturated(x) >= saturated(x).mean(), 1, 0).sum(),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_what_another_kernel_compares_is_rounded(name: str) -> None:
+    x = torch.randn(4096, 300, generator=torch.Generator().manual_seed(0)).bfloat16()
+    compiled = stator.compile(COUNTS[name], fullgraph=True, options={"numerics": "fast"})
+    assert torch.equal(compiled(x), COUNTS[name](x))
+
+
+@pytest.mark.parametrize("rows", [64, 4096])
+@pytest.mark.parametrize("dims", [None, 0])
+def test_what_backward_compares_is_rounded(rows: int, dims: int | None) -> None:
+    """The gradient of a maximum goes to all that are as large, of which there is one at least."""
+    x = torch.randn(rows, 300, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
+
+    def function(x: Tensor) -> Tensor:
+        return saturated(x).amax(*([] if dims is None else [dims]))
+
+    found = []
+    for run in (function, stator.compile(function, fullgraph=True, options={"numerics": "fast"})):
+        (gradient,) = torch.autograd.grad(run(x).sum(), x)
+        found.append(gradient != 0)
+    assert torch.equal(*found)
+
+
+def test_what_a_scatter_has_kept_is_found_again_in_backward() -> None:
+    def function(x: Tensor) -> Tensor:
+        values = torch.special.ndtr(x)
+        places = torch.zeros_like(values, dtype=torch.int64)
+        return torch.scatter_reduce(values, 0, places, x, "amax")
+
+    x = torch.rand(2, 17, 2, generator=torch.Generator().manual_seed(1)).bfloat16().requires_grad_()
+    eager, fast = [
+        torch.autograd.grad(run(x).sum(), x)[0]
+        for run in (function, stator.compile(function, fullgraph=True, options={"numerics": "fast"}))
+    ]
+    torch.testing.assert_close(fast, eager, rtol=0.05, atol=0.05)
