@@ -80,3 +80,17 @@ def test_one_window_is_as_long_as_what_it_covers(border: int, include: bool) -> 
         x = torch.randn(2, 3, side, side + 1, dtype=torch.float64)
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-12, atol=1e-20)
     assert len(versions_of(compiled)) == 1
+
+
+@pytest.mark.parametrize("size", [(8, 7, 5, 7), (2, 3, 9, 8)], ids=str)
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+def test_means_of_what_has_borders(mode: str, dim: int, size: tuple[int, ...]) -> None:
+    """Sums of few rows, of which the last ones have other borders than the rest: they are added behind a loop."""
+
+    def function(x: Tensor) -> Tensor:
+        return torch.std_mean(F.pad(x, (1, 1, 1, 1), mode=mode), dim, keepdim=True)[1]
+
+    x = torch.randn(size, generator=torch.Generator().manual_seed(1)).bfloat16()
+    compiled = stator.compile(function, fullgraph=True, options={"strict": True})
+    torch.testing.assert_close(compiled(x), function(x), rtol=0.01, atol=0.01)

@@ -148,10 +148,12 @@ class _Printer(Memory):
         return starts, [" && ".join(steps)], below
 
     def statements(self, block: Sequence[ir.Statement]) -> None:
-        """A block; what a loop adds to is folded after it."""
+        """A block; what its last loop, or statement, adds to a variable of its own is folded after it."""
         stores: list[ir.Store] = []
         own = {s.target for s in block if isinstance(s, ir.Declare)}
-        for statement in block:
+        changed = [ir.assigned([statement]) & own for statement in block]
+        last = {target: place for place, targets in enumerate(changed) for target in targets}
+        for place, statement in enumerate(block):
             if isinstance(statement, ir.Store):
                 stores.append(statement)
                 continue
@@ -159,13 +161,11 @@ class _Printer(Memory):
             stores = []
             if isinstance(statement, ir.Loop):
                 self.run(statement)
-                for target in sorted(ir.assigned(statement.body) & own, key=lambda value: value.name):
-                    self.fold(target)
             else:
                 self.statement(statement)
-                if isinstance(statement, ir.Assign | ir.Best):  # no loop is around it
-                    for target in ir.assigned([statement]) & own:
-                        self.fold(target)
+            for target in sorted(changed[place], key=lambda value: value.name):
+                if last[target] == place:
+                    self.fold(target)
         self.stores(stores)
 
     def statement(self, statement: ir.Statement) -> None:
