@@ -1,6 +1,6 @@
 """Patterns of real programs on a GPU: milliseconds and bandwidth of eager, stator and torch.compile.
 
-    python -m benchmarks.gpu.kernels [--only transpose "sum of"] [--dtype bfloat16 float32] [--size N] [--out FILE]
+    python -m benchmarks.gpu.kernels [--only transpose "sum of"] [--dtype bfloat16 float32] [--out kernels.json]
     python -m benchmarks.gpu.kernels --prepare 1/8
 
 The patterns are those of `benchmarks.kernels`, at a size of which no cache holds an operand, and a few of fixed
@@ -91,11 +91,11 @@ FIXED: dict[str, Pattern] = {
 ALL = {**FIXED, **PATTERNS}
 
 
-def inputs_of(pattern: Pattern, dtype: torch.dtype, size: int) -> tuple[Any, ...]:
+def inputs_of(pattern: Pattern, dtype: torch.dtype) -> tuple[Any, ...]:
     """Random inputs on the device, in a dtype instead of float32; none where no operand is float32."""
     torch.manual_seed(0)
     with torch.device(DEVICE):
-        given = pattern.inputs(size)
+        given = pattern.inputs(LARGE)
     if all(x.dtype != torch.float32 for x in given):
         return given if dtype is torch.float32 else ()
     return tuple([x.to(dtype) if x.dtype == torch.float32 else x for x in given])
@@ -165,15 +165,13 @@ def calls_of(
     return calls, failed
 
 
-def measure(
-    names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str], details: bool, size: int
-) -> Iterator[Row]:
+def measure(names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str], details: bool) -> Iterator[Row]:
     """The rows, one after the other."""
     timer = Timer()
     for dtype in dtypes:
         for name in names:
             pattern = ALL[name]
-            given = inputs_of(pattern, getattr(torch, dtype), size)
+            given = inputs_of(pattern, getattr(torch, dtype))
             if not given:
                 continue
             with torch.set_grad_enabled(pattern.grad):
@@ -190,13 +188,13 @@ def measure(
             torch.cuda.empty_cache()
 
 
-def prepare(part: str, names: list[str], dtypes: Iterable[str], compilers: Iterable[str], size: int) -> None:
+def prepare(part: str, names: list[str], dtypes: Iterable[str], compilers: Iterable[str]) -> None:
     """Compile every n-th row."""
     number, count = map(int, part.split("/"))
     rows = [(name, dtype) for dtype in dtypes for name in names]
     for name, dtype in rows[number - 1 :: count]:
         pattern, begun = ALL[name], time.perf_counter()
-        given = inputs_of(pattern, getattr(torch, dtype), size)
+        given = inputs_of(pattern, getattr(torch, dtype))
         if given:
             with torch.set_grad_enabled(pattern.grad):
                 _, failed = calls_of(pattern, given, compilers)
@@ -236,21 +234,20 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="parts of names; all patterns where there are none")
     parser.add_argument("--dtype", nargs="+", default=["bfloat16"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--compilers", nargs="+", default=list(COMPILERS), choices=COMPILERS)
-    parser.add_argument("--size", type=int, default=LARGE, help="elements of the main operand, where it is not fixed")
     parser.add_argument("--prepare", metavar="I/N", help="compile the I-th of N parts of the rows, and time nothing")
     parser.add_argument("--brief", action="store_true", help="no kernels of the rows that lose")
     parser.add_argument("--out", type=Path, help="a file for the figures")
     options = parser.parse_args()
     names = [name for name in ALL if not options.only or any(part in name for part in options.only)]
     if options.prepare:
-        prepare(options.prepare, names, options.dtype, options.compilers, options.size)
+        prepare(options.prepare, names, options.dtype, options.compilers)
         return
     copying, rows = Timer().copying(), []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; copying reaches {copying:.0f} GB/s")
     print(
         f"{'pattern':36} {'dtype':8} {' '.join([f'{c[:8]:>8}' for c in COMPILERS])}  of eager, peer  GB/s, of copying"
     )
-    for row in measure(names, options.dtype, options.compilers, not options.brief, options.size):
+    for row in measure(names, options.dtype, options.compilers, not options.brief):
         rows.append(row)
         print(line(row, copying), flush=True)
         if options.out:
