@@ -1,7 +1,7 @@
 """Kernels of small known sizes that read rows backwards and across: no compiler may leave one out.
 
-g++ 12 made two addresses of one, as 8p - 7p, took that for an access through a null pointer, and left the kernel out, so
-that the result was memory as it was found (`FLAGS` in `codegen/cpp/emit.py`): of 180 such programs 28 were wrong.
+g++ 12 made two addresses of one, as 8p - 7p, took that for an access through a null pointer, and left the kernel out:
+the result was memory as it was found (`FLAGS` in `codegen/cpp/emit.py`). Of 180 such programs 28 were wrong.
 """
 
 from __future__ import annotations
