@@ -7,7 +7,7 @@ error when it fails. Neighbours: `driver.py` asks for `build`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -69,7 +69,10 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
         joint, parts, prologue = cut(gm, example_inputs, options)
         metadata = parts.metadata
         first = compile_alone(prologue.graph, "forward_prologue", building, options) if prologue else None
-        forward, backward, units = schedule_halves(parts, building, options)
+        units: list[tuple[Unit, ...]] = []
+        forward, backward = schedule_halves(
+            parts, options, lambda schedule: units.append(begin_kernels(schedule, building, options))
+        )
         with stage("memory"):
             device = _record(forward, options)
             given = len(metadata.saved)
@@ -90,9 +93,9 @@ def build(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -
 
 
 def schedule_halves(
-    parts: Partitioned, building: Building, options: Options
-) -> tuple[Schedule, Schedule | None, list[tuple[Unit, ...]]]:
-    """Forward and backward to fused kernels; those of forward compile while backward is scheduled.
+    parts: Partitioned, options: Options, begin: Callable[[Schedule], None]
+) -> tuple[Schedule, Schedule | None]:
+    """Forward and backward to fused kernels; each begins as soon as it is known, forward before backward is scheduled.
 
     Where roundings may be left out, backward's loops tell which of forward's results must have theirs.
     """
@@ -102,11 +105,12 @@ def schedule_halves(
         later = lower_graph(parts.backward, "backward", options)
         shown = shown_later(later.program, parts.metadata)
     forward = schedule_lowered(lower_graph(parts.forward, "forward", options), options, shown)
-    units = [begin_kernels(forward, building, options)]
+    begin(forward)
     if parts.backward is None:
-        return forward, None, units
+        return forward, None
     backward = schedule_lowered(later or lower_graph(parts.backward, "backward", options), options)
-    return forward, backward, [*units, begin_kernels(backward, building, options)]
+    begin(backward)
+    return forward, backward
 
 
 def cut(
@@ -169,9 +173,12 @@ def freeze(parts: Partitioned, joint: Joint, options: Options) -> Prologue | Non
 def why(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Options, one: str, other: str) -> str:
     """Why two steps of what a graph compiles to are not one kernel; they are scheduled anew to tell it."""
     _, parts, prologue = cut(gm, example_inputs, options)
-    graphs = {"forward": parts.forward, "backward": parts.backward, "prologue": prologue.graph if prologue else None}
-    made = {name: graph for name, graph in graphs.items() if graph is not None}
-    halves = {name: (graph.graph, schedule_graph(graph, name, options)) for name, graph in made.items()}
+    forward, backward = schedule_halves(parts, options, lambda schedule: None)
+    halves = {"forward": (parts.forward.graph, forward)}
+    if parts.backward is not None and backward is not None:
+        halves["backward"] = parts.backward.graph, backward
+    if prologue is not None and prologue.graph is not None:
+        halves["prologue"] = prologue.graph.graph, schedule_graph(prologue.graph, "prologue", options)
     return separation.tell(halves, one, other)
 
 
