@@ -153,6 +153,18 @@ def test_running_sums_overflow_where_neighbours_do() -> None:
         )
 
 
+@pytest.mark.parametrize("seed", [1, 4])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_scans_in_place_have_other_orders_too(name: str, seed: int) -> None:
+    """By blocks, which meet what was before: as exact as eager's, and other digits."""
+    x = torch.rand(3, 101, generator=torch.Generator().manual_seed(seed)) + 0.5
+    exact, eager, found = (getattr(x.clone().double(), name)(1), getattr(x.clone(), name + "_")(1), x.clone())
+    with Reordered(seed):
+        getattr(found, name + "_")(1)
+    assert not torch.equal(found, eager)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_rms_norm_by_the_textbook(dtype: torch.dtype) -> None:
     x, weight = inputs().to(dtype), inputs()[0].to(dtype)

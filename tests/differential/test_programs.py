@@ -54,6 +54,43 @@ def test_fast_numerics_may_keep_what_eager_loses(name: str) -> None:
     assert judge(Program(program.inputs, (*HALVES[name], other), ("v1",)), "fast")[0] == "wrong"
 
 
+WIDER = {
+    "a sum of what half types do not hold": (
+        Input((66, 8), values="edges", seed=21), "v1 = torch.sum(x0, 1, dtype=torch.float16)",
+    ),
+    "a running product that float32 rounds": (
+        Input((33, 33), values="edges", seed=48), "v1 = torch.cumprod(x0, -1, dtype=torch.bfloat16)",
+    ),
+    "what is taken away from its own rounding": (
+        Input((66, 8), torch.float64, values="normal", seed=67, grad="leaf"), "v1 = x0.half(); v1.sub_(x0)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_fast_numerics_may_be_those_of_float32(name: str) -> None:
+    """As little as of float64, and a conversion is a copy even where nothing is converted."""
+    given, line = WIDER[name]
+    assert judge(Program((given,), (line,), ("v1",)), "fast") == ("right", "")
+    other = "v1 = v1 if torch.compiler.is_compiling() else torch.zeros_like(v1)"
+    assert judge(Program((given,), (line, other), ("v1",)), "fast")[0] == "wrong"
+
+
+@pytest.mark.faults
+def test_what_eager_raises_in_backward_too_is_right() -> None:
+    """It cannot be asked again, as the input has been written to."""
+    given = Input((16, 0, 16, 16), values="normal", seed=43, grad="inner")
+    program = Program((given,), ("x0.abs_()", "v1 = F.adaptive_avg_pool2d(x0, (2, 3))"), ("v1",))
+    assert isinstance(observe(program.function(), program.inputs).backward_failed, RuntimeError)
+    assert judge(program, factors=(2,)) == ("right", "")
+
+
+def test_runs_in_float64_are_differentiated() -> None:
+    program = Program((Input((7, 5), values="normal", seed=1, grad="leaf"),), ("v1 = torch.tanh(x0)",), ("v1",))
+    (gradient,) = observe(program.function(), program.inputs, wide=True).gradients
+    assert gradient.dtype is torch.float64 and torch.get_default_dtype() is torch.float32
+
+
 def test_a_program_may_raise_on_the_first_values_of_its_buffers() -> None:
     """Only where eager does too: the second call, on the values that were given, has to be right."""
     given = Input((4,), values="normal", seed=1), Input((3,), torch.int64, values="positive", seed=2)
