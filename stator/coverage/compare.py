@@ -306,14 +306,17 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float, terms
         allowed = rounding * (b.abs().nan_to_num(0, 0, 0) + scale) + torch.finfo(got.dtype).tiny
     else:
         allowed = torch.zeros_like(b)
+    own = torch.zeros_like(b)  # as far as the run goes that is farthest: many runs are no reason to allow more
     for other in others:
         moved = (other.double() - b).abs()
         moved[(other.double() == b) | (other.isnan() & b.isnan())] = 0
         moved = moved.nan_to_num(torch.inf, torch.inf, torch.inf)
-        allowed = allowed + SLACK * moved
+        far = SLACK * moved
         finite = moved[moved.isfinite()]
         if finite.numel() and got.dtype in EPSILON:  # one unlucky element may be exact by chance
-            allowed = allowed + 2 * finite.mean()
+            far = far + 2 * finite.mean()
+        own = torch.maximum(own, far)
+    allowed = allowed + own
     equal = (a == b) | (a.isnan() & b.isnan())
     off = (a - b).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
     wrong = ~equal & (off > allowed) | (~equal & a.isnan() & ~allowed.isinf())

@@ -220,11 +220,20 @@ class Elsewhere(TorchDispatchMode):
 
 
 class AsSaved(Plain):
-    """Backward reads what was saved, also where a kernel hid from autograd that it was written to since (`kron`)."""
+    """Backward reads what was saved, also where a kernel hid from autograd that it was written to since (`kron`).
 
-    def __init__(self) -> None:
+    With a half type as `rounded` it reads what memory of that type holds, while forward went on with what it had:
+    values that cancel in eager (an element, and the norm of it alone) are a rounding apart then.
+    """
+
+    def __init__(self, rounded: torch.dtype | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.hooks = torch.autograd.graph.saved_tensors_hooks(lambda saved: saved.detach().clone(), lambda copy: copy)
+
+        def saved(tensor: Tensor) -> Tensor:
+            copy = tensor.detach().clone()
+            return copy if rounded is None or not copy.is_floating_point() else copy.to(rounded).to(copy.dtype)
+
+        self.hooks = torch.autograd.graph.saved_tensors_hooks(saved, lambda copy: copy)
 
     def __enter__(self) -> Any:
         self.hooks.__enter__()

@@ -36,6 +36,7 @@ import stator
 from stator.base import faults
 from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Unsupported, WithoutEffect
 from stator.coverage.compare import EPSILON, Seen, flatten, judged
+from stator.coverage.ways import AsSaved
 from tests.differential.inputs import Input
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
@@ -47,6 +48,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "frozen": {"freezing": True},
     "recorded": {"cudagraphs": True, "strict": False},  # what cannot be recorded runs as it is
 }
+#: Half types → how a program's text names them.
+HALVES = {torch.float16: r"\bfloat16|half\(", torch.bfloat16: "bfloat16"}
 #: What a compiler may say instead of running a program: freezing, where gradients are asked for on the way.
 REFUSALS = (CaptureError, Unsupported, DataDependent, WithoutEffect)
 #: How often a program is called before, where calls are recorded: as it is, to be recorded, and to be replayed.
@@ -225,9 +228,8 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen, way: st
         if isinstance(error, REFUSALS):
             return "refused", str(error).split("\n")[0]
     coarse = min(max((EPSILON.get(item.dtype, 1e-7) for item in program.inputs), default=0.0), EPSILON[torch.float32])
-    for dtype, text in ((torch.float16, r"\bfloat16|half\("), (torch.bfloat16, "bfloat16")):
-        if re.search(text, program.source):  # a result of another type may have been of this one
-            coarse = max(coarse, EPSILON[dtype])
+    # A result of another type may have been of a half one.
+    coarse = max([coarse, *[EPSILON[dtype] for dtype, text in HALVES.items() if re.search(text, program.source)]])
     found = judged(got, eager, want, coarse)
     for wide in _without_halves(program, want) if way == "fast" else ():
         if not found:
@@ -282,13 +284,18 @@ def _without_halves(program: Program, want: Seen) -> Iterator[Callable[..., Seen
 
     Right under fast numerics is that as well: what overflows in a half type, need not where it is kept as float32. That
     has roundings of its own, which float64 does not show, and where the wide type is an operand's own, a conversion is
-    a copy all the same.
+    a copy all the same. What it keeps wide, backward reads as memory has it.
     """
-    if program.widened() == program and not any(i.dtype in (torch.float16, torch.bfloat16) for i in program.inputs):
+    inputs = {recipe.dtype for recipe in program.inputs}
+    halves = [dtype for dtype, text in HALVES.items() if dtype in inputs or re.search(text, program.source)]
+    if not halves:
         return
     yield partial(_widened, program.widened(), want, {"wide": True})
     yield partial(_widened, program.widened(copies=True), want, {"wide": True})
-    yield partial(_widened, program.widened("float32", copies=True), want, {"wide": False})
+    single = program.widened("float32", copies=True)
+    yield partial(_widened, single, want, {"wide": False})
+    for half in halves:
+        yield partial(_widened, single, want, {"wide": False, "within": partial(AsSaved, half)})
 
 
 def _widened(program: Program, want: Seen, inputs: dict[str, Any], **how: Any) -> Seen:

@@ -76,6 +76,15 @@ def test_fast_numerics_may_be_those_of_float32(name: str) -> None:
     assert judge(Program((given,), (line, other), ("v1",)), "fast")[0] == "wrong"
 
 
+def test_fast_numerics_may_differentiate_what_memory_holds() -> None:
+    """Forward divides a sum by the norm of it alone as it is, backward as it is rounded: nothing cancels."""
+    given = Input((17, 33), torch.bfloat16, values="normal", seed=6, grad="leaf")
+    lines = ("v0 = torch.sum(x0, 1, keepdim=True)", "v1 = F.rms_norm(v0, (1,))")
+    assert judge(Program((given,), lines, ("v1",)), "fast") == ("right", "")
+    other = "v1 = v1 if torch.compiler.is_compiling() else v1 + 100 * (v0 - v0.detach())"
+    assert "gradient" in judge(Program((given,), (*lines, other), ("v1",)), "fast")[1]
+
+
 @pytest.mark.faults
 def test_what_eager_raises_in_backward_too_is_right() -> None:
     """It cannot be asked again, as the input has been written to."""
