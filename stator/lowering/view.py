@@ -14,7 +14,7 @@ from stator.lowering.context import Context
 from stator.lowering.joined import read_slice
 from stator.lowering.table import lowers
 from stator.lowering.value import Indices, LazyTensor, Place, Size, Spec, extent, over, placed, viewed
-from stator.sizes import Extent, hint, maximum
+from stator.sizes import Extent, hint, maximum, minimum
 from stator.sizes.strides import same_layout
 
 aten = torch.ops.aten
@@ -77,7 +77,8 @@ def slice_(
 
     def restride(place: Place) -> Place:
         stride = place.stride
-        shifted = place.offset + (first * stride[dim] if 0 not in out.size else 0)
+        last = minimum(first, x.size[dim]) if 0 in out.size else first
+        shifted = place.offset + last * stride[dim]
         return Place(place.buffer, (*stride[:dim], stride[dim] * step, *stride[dim + 1 :]), shifted)
 
     value = viewed(x, out.size, remap, restride)
@@ -109,7 +110,7 @@ def select(context: Context, out: Spec, x: LazyTensor, dim: int, position: Exten
 
     def restride(place: Place) -> Place:
         stride = place.stride
-        shifted = place.offset + (at_dim.const * stride[dim] if 0 not in out.size else 0)
+        shifted = place.offset + at_dim.const * stride[dim]
         return Place(place.buffer, stride[:dim] + stride[dim + 1 :], shifted)
 
     value = viewed(x, out.size, lambda at: (*at[:dim], at_dim, *at[dim:]), restride)
@@ -153,7 +154,7 @@ def diagonal(context: Context, out: Spec, x: LazyTensor, offset: int = 0, dim1: 
     def restride(place: Place) -> Place:
         stride = place.stride
         others = [s for d, s in enumerate(stride) if d not in (dim1, dim2)]
-        shifted = place.offset + (down * stride[dim1] + right * stride[dim2] if 0 not in out.size else 0)
+        shifted = place.offset + (down * stride[dim1] + right * stride[dim2] if out.size[-1] != 0 else 0)
         return Place(place.buffer, (*others, stride[dim1] + stride[dim2]), shifted)
 
     return viewed(x, out.size, remap, restride)
