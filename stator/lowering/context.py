@@ -233,15 +233,14 @@ class Context:
         """The value as an extern argument."""
         if value.raw is not None:
             return self._opaque_view(value.raw, value.dtype)
-        place = self.place(value)
-        return View(place.buffer.name, value.size, place.stride, place.offset)
+        return _read_from(self.place(value), value.size)
 
     def _opaque_view(self, raw: LazyTensor, dtype: str) -> View:
         """The argument for a tensor of an opaque dtype; the numbers that an element consists of must be adjacent."""
         place, width = self.place(raw), OPAQUE[dtype][1]
         if width > 1 and not _side_by_side(raw.size, place, width):
             place = self.realize(pointwise(raw.size, raw.dtype, raw.load, raw.weight))
-        return View(place.buffer.name, raw.size, place.stride, place.offset, dtype)
+        return _read_from(place, raw.size, dtype)
 
     # -- the cost rule -----------------------------------------------------------------------------
 
@@ -288,6 +287,11 @@ class Context:
         table.name = value.name
         self.realize(table)
         value.rewrite(lambda at: e.known(e.cast(table.load(at), "i64"), *found), 4)
+
+
+def _read_from(place: Place, size: Size, opaque: str = "") -> View:
+    """What an extern reads; nothing is read from the start of its memory, as it may lie behind the end of it."""
+    return View(place.buffer.name, size, place.stride, 0 if 0 in size else place.offset, opaque)
 
 
 def _only_slices(node: Node, value: LazyTensor) -> bool:

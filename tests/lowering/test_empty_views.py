@@ -15,6 +15,7 @@ EMPTY: dict[str, Callable[[Any], Any]] = {
     "no rows": lambda x: x[1:1],
     "from behind the last row on": lambda x: x[9:],
     "a part of no rows": lambda x: x[2:2, 1:],
+    "behind the end of the memory": lambda x: x[9:, 5:],
     "every second of no rows": lambda x: x[3:1:2, ::3],
     "a column of no rows": lambda x: x[1:1, 2],
     "a row of no columns": lambda x: x[:, 2:2][2],
@@ -22,7 +23,7 @@ EMPTY: dict[str, Callable[[Any], Any]] = {
     "no rows, turned": lambda x: x[2:1].t(),
     "no rows of another size": lambda x: x[1:1, 1:].view(0, 2, 2),
     "the last of three parts": lambda x: x.tensor_split(9)[-1],
-    "a diagonal beside the matrix": lambda x: x.diagonal(7),
+    "a diagonal beside the matrix": lambda x: x.diagonal(8),
     "a diagonal of no rows": lambda x: x[2:2].diagonal(1),
     "diagonals of no matrices": lambda x: x[:, None][2:2].diagonal(1, 1, 2),
     "windows of no rows": lambda x: x[2:2].unfold(1, 2, 1),
@@ -31,6 +32,7 @@ EMPTY: dict[str, Callable[[Any], Any]] = {
 USES: dict[str, Callable[[Any], Any]] = {
     "of an input": lambda view: lambda x: view(x).as_strided((2, 2), (1, 3), 1) * 3,
     "of a value": lambda view: lambda x: view(x * 2).as_strided((2, 2), (1, 3), 1) * 3,
+    "sorted before": lambda view: lambda x: (view(y := x * 2).sort(0)[0], y.as_strided((2, 2), (1, 3), 1) * 3),
     "returned": lambda view: lambda x: view(x * 2).as_strided((2, 2), (1, 3), 1),
 }
 
@@ -42,7 +44,7 @@ def test_memory_is_read_from_views_without_elements(name: str, use: str, backend
     function = USES[use](EMPTY[name])
 
     def seen(called: Any, **how: Any) -> Any:
-        x = torch.arange(24.0).view(4, 6)
+        x = torch.arange(32.0).view(4, 8)
         return observe_on(called, [x], [], **{key: value for key, value in how.items() if key != "wide"})
 
     compiled = stator.compile(function, backend=backend, fullgraph=True, options={"strict": True})
