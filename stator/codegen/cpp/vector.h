@@ -245,13 +245,24 @@ template <class T, int L> INLINE V<T, L> raw(const T* p, i64_ n) {
     __builtin_memcpy(&r, p, sizeof(T) * n);
     return r;
 }
-template <class T, class F> INLINE void raw_store(T* p, F v, Full) { __builtin_memcpy(p, &v, sizeof v); }
+// A vector is stored as one. Of 32 and 64 bytes that are copied g++ 12 makes a number, where it knows them; with AVX-512
+// it takes those of which the last lanes are zero (1, 1, 1, 1, 0, 0, 0, 0) for one lane, repeated.
+template <class F> struct __attribute__((packed, may_alias)) Anywhere_ { F value; };
+template <class T, class F> INLINE void raw_store(T* p, F v, Full) { ((Anywhere_<F>*)p)->value = v; }
 template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
     constexpr int L = lanes_of<F>;
     // what is known to be some bytes is a move or two; a masked one takes tens of steps on some processors
-    if constexpr (ready<T, L>)
-        if (!__builtin_constant_p(n)) return move_to(p, (Word<T, L>)v, first<T, L>(n));
-    __builtin_memcpy(p, &v, sizeof(T) * n);
+    if (!__builtin_constant_p(n)) {
+        if constexpr (ready<T, L>) move_to(p, (Word<T, L>)v, first<T, L>(n));
+        else __builtin_memcpy(p, &v, sizeof(T) * n);
+    } else if constexpr (sizeof(F) > 16) {
+        typedef V<typename Element<F>::type, L / 2> H;
+        H halves[2];
+        __builtin_memcpy(halves, &v, sizeof v);
+        if (n < L / 2) return raw_store(p, halves[0], n);
+        raw_store(p, halves[0], Full{});
+        raw_store(p + L / 2, halves[1], n - L / 2);
+    } else __builtin_memcpy(p, &v, sizeof(T) * n);
 }
 
 template <int L> INLINE V<float, L> from_bf16(V<unsigned short, L> h) {
