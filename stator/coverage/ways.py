@@ -261,32 +261,45 @@ SIGNED = frozenset(
         "_conj_physical"
     ).split()
 )
+#: An odd number that spreads the bits of others, by which it is multiplied.
+MIXED = 0x1E3779B97F4A7C15
 #: Size of a number → the integers of its bits.
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class SignedNaN(TorchDispatchMode):
-    """Every NaN that arithmetic gives is negative, or none is."""
+    """Every NaN that arithmetic gives is negative, or none is; with a `seed` those of some operands are, drawn by it.
 
-    def __init__(self, *, negative: bool) -> None:
+    An instruction for vectors and a library's function differ in what they make of a zero, or of an infinity.
+    """
+
+    def __init__(self, *, negative: bool = False, seed: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.negative = negative
+        generator = torch.Generator().manual_seed(seed or 0)
+        self.key = None if seed is None else int(torch.randint(1 << 60, (), generator=generator))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operand = args[0].clone() if self.key is not None and args and isinstance(args[0], Tensor) else None
         out = func(*args, **(kwargs or {}))
         if func._schema.name.split("::")[1].rstrip("_") not in SIGNED and not _is_view(func):
             for result in tree_leaves(out):
                 if isinstance(result, Tensor) and result.layout is torch.strided and not result._is_zerotensor():
-                    self._sign(result)
+                    self._sign(result, operand)
         return out
 
-    def _sign(self, result: Tensor) -> None:
+    def _sign(self, result: Tensor, operand: Tensor | None) -> None:
         parts = torch.view_as_real(result) if result.is_complex() and not result.is_conj() else result
         if not parts.is_floating_point() or parts.is_neg() or parts.itemsize not in BITS:
             return
         bits = parts.view(BITS[parts.itemsize])
         limits = torch.iinfo(bits.dtype)
-        bits.copy_(torch.where(parts.isnan(), bits | limits.min if self.negative else bits & limits.max, bits))
+        negative = torch.tensor(self.negative, device=bits.device)
+        if operand is not None and operand.dtype == parts.dtype and operand.shape == parts.shape:
+            drawn = (operand.view(bits.dtype).to(torch.int64) ^ (self.key or 0)) * MIXED
+            negative = drawn >> 40 & 1 > 0
+        signed = torch.where(negative, bits | limits.min, bits & limits.max)
+        bits.copy_(torch.where(parts.isnan(), signed, bits))
 
 
 class Together(AbstractContextManager[Any]):
@@ -348,6 +361,7 @@ WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     *[lambda seed=seed: Tied(seed) for seed in range(SEEDS // 3)],
     lambda: SignedNaN(negative=True),
     lambda: SignedNaN(negative=False),
+    *[lambda seed=seed: SignedNaN(seed=seed) for seed in range(SEEDS // 2)],
 )
 #: And those of forward only.
 FORWARD_WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (

@@ -235,6 +235,17 @@ def test_the_sign_of_a_nan_that_is_moved_is_not(read: object, dtype: torch.dtype
             assert bool(torch.signbit(x + 1)[0]) is sign
 
 
+def test_nans_of_different_operands_may_have_different_signs() -> None:
+    x = torch.tensor([torch.inf, 0.0, -torch.inf, -0.0]).repeat(5)
+    found = set()
+    for seed in range(32):
+        with SignedNaN(seed=seed):
+            signs = torch.signbit(torch.fmod(x, x)).view(5, 4)
+        assert torch.equal(signs, signs[:1].expand(5, -1)), "equal operands give equal signs"
+        found.add(tuple(signs[0].tolist()))
+    assert len(found) > 8
+
+
 def test_a_nan_has_a_sign_whatever_it_was() -> None:
     x = torch.tensor([torch.inf, 1.0, 2.0])
     for sign in (True, False):
