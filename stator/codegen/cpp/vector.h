@@ -250,19 +250,19 @@ template <class T, int L> INLINE V<T, L> raw(const T* p, i64_ n) {
 template <class F> struct __attribute__((packed, may_alias)) Anywhere_ { F value; };
 template <class T, class F> INLINE void raw_store(T* p, F v, Full) { ((Anywhere_<F>*)p)->value = v; }
 template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
-    constexpr int L = lanes_of<F>;
+    constexpr int L = lanes_of<F>, H = L / 2;
     // what is known to be some bytes is a move or two; a masked one takes tens of steps on some processors
-    if (!__builtin_constant_p(n)) {
-        if constexpr (ready<T, L>) move_to(p, (Word<T, L>)v, first<T, L>(n));
-        else __builtin_memcpy(p, &v, sizeof(T) * n);
-    } else if constexpr (sizeof(F) > 16) {
-        typedef V<typename Element<F>::type, L / 2> H;
-        H halves[2];
-        __builtin_memcpy(halves, &v, sizeof v);
-        if (n < L / 2) return raw_store(p, halves[0], n);
-        raw_store(p, halves[0], Full{});
-        raw_store(p + L / 2, halves[1], n - L / 2);
-    } else __builtin_memcpy(p, &v, sizeof(T) * n);
+    if constexpr (ready<T, L>)
+        if (!__builtin_constant_p(n)) return move_to(p, (Word<T, L>)v, first<T, L>(n));
+    if constexpr (sizeof(F) > 16)
+        if (__builtin_constant_p(n)) {
+            V<typename Element<F>::type, H> halves[2];
+            __builtin_memcpy(halves, &v, sizeof v);
+            raw_store(p, halves[0], n < H ? n : H);
+            if (n > H) raw_store(p + H, halves[1], n - H);
+            return;
+        }
+    __builtin_memcpy(p, &v, sizeof(T) * n);
 }
 
 template <int L> INLINE V<float, L> from_bf16(V<unsigned short, L> h) {
@@ -407,12 +407,8 @@ template <class T, int L, class G, class N> INLINE V<T, L> lanes_if(V<int, L> m,
         if (m[j]) r[j] = lane_of<L>(f(j));
     return r;
 }
-template <int L, class G> INLINE void each(Full, G f) {
-    for (int j = 0; j < L; ++j) f(j);
-}
-template <int L, class G> INLINE void each(i64_ n, G f) {
-    for (int j = 0; j < n; ++j) f(j);
-}
+template <int L, class G> INLINE void each(Full, G f) { for (int j = 0; j < L; ++j) f(j); }
+template <int L, class G> INLINE void each(i64_ n, G f) { for (int j = 0; j < n; ++j) f(j); }
 // load_if: contiguous, only the lanes under the mask are read; the others are zero.
 template <int L, class T, class N> INLINE auto load_if(const T* p, V<int, L> m, N n) -> decltype(load<L>(p, Full{})) {
     typedef Bits_of<T> B;
