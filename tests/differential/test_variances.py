@@ -79,7 +79,7 @@ def test_gradients_where_no_deviation_is_known_are_zeros(name: str) -> None:
     """Squares overflow, so that 1 / deviation is 0; products of gradients and deviations, summed, need not."""
     large = torch.finfo(torch.float32).max / 8
     x = (torch.rand(64, 4, 4, generator=torch.Generator().manual_seed(3)) * 2 - 1) * large
-    x = (x.transpose(0, 1) if name == "batch norm" else x).requires_grad_()
+    x = (x.transpose(0, 1).contiguous() if name == "batch norm" else x).requires_grad_()
     out = stator.compile(FORMS[name], fullgraph=True, options={"cache": False, "strict": True})(x)
     (found,) = torch.autograd.grad(out, x, 4 * torch.randn(out.shape, generator=torch.Generator().manual_seed(4)))
     assert torch.equal(found, torch.zeros_like(x))

@@ -226,18 +226,30 @@ def batch_norm_functional(
         empty = p.full([0], 0.0, dtype=_statistics_type(x, weight), device=x.device)
         kept = (empty, p.clone(empty)) if x.device.type == "cpu" else (p.clone(_flat(mean)), _flat(rstd))
         return out, *kept, p.clone(running_mean), p.clone(running_var)
-    dims = [0, *range(2, x.dim())]
-    mean = p.mean(wide, dims, True)
-    centred = p.sub(wide, mean)
-    variance = p.mean(p.mul(centred, centred), dims, True)
-    rstd = p.rsqrt(p.add(variance, eps))
-    out = cast(_batch_affine(p.mul(centred, rstd), weight, bias, x), x.dtype)
+    mean, variance, rstd = _batch_statistics(x, wide, eps)
+    out = cast(_batch_affine(p.mul(p.sub(wide, mean), rstd), weight, bias, x), x.dtype)
     count = math.prod(x.shape) // x.shape[1]
     new_mean = None if running_mean is None else _blend(running_mean, _flat(mean), momentum, 1.0)
     unbiased = count / max(count - 1, 1)
     new_var = None if running_var is None else _blend(running_var, _flat(variance), momentum, unbiased)
     kept_type = _statistics_type(x, weight)
     return out, cast(_flat(mean), kept_type), cast(_flat(rstd), kept_type), new_mean, new_var
+
+
+def _batch_statistics(x: Tensor, wide: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(mean, variance, 1 / sqrt(variance + eps)) of each channel, dims kept.
+
+    Eager's kernels for the CPU add in float64, which no sum of float32 overflows, where x is contiguous, and squares
+    where its memory has gaps or another order; where channels lie innermost, neither.
+    """
+    dims = [0, *range(2, x.dim())]
+    added = squared = wide.dtype
+    if x.dtype is torch.float32 and x.device.type == HOST and x.stride(1) != 1:
+        added, squared = (torch.float64, wide.dtype) if x.is_contiguous() else (wide.dtype, torch.float64)
+    mean = cast(p.mean(cast(wide, added), dims, True), wide.dtype)
+    centred = p.sub(cast(wide, squared), mean)
+    variance = p.mean(p.mul(centred, centred), dims, True)
+    return mean, variance, cast(p.rsqrt(p.add(variance, eps)), wide.dtype)
 
 
 def _batch_affine(value: Tensor, weight: Tensor | None, bias: Tensor | None, x: Tensor) -> Tensor:
