@@ -37,8 +37,14 @@ def apply(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Opera
     def body(at: Indices) -> Expr:
         return e.cast(function(*[read(at) for read in readers]), result)
 
-    weight = 1 + sum([o.weight for o in operands if isinstance(o, LazyTensor)])
-    return pointwise(out.size, result, body, weight)
+    return pointwise(out.size, result, body, 1 + _weight(out, *operands))
+
+
+def _weight(out: Spec, *operands: Operand) -> int:
+    """What operands weigh for each element: one that is constant along the last dim is computed outside of its loop."""
+    tensors = [operand for operand in operands if isinstance(operand, LazyTensor)]
+    constant = [o.size[-1:] == (1,) != out.size[-1:] for o in tensors]
+    return sum([1 if outside else o.weight for o, outside in zip(tensors, constant, strict=True)])
 
 
 def _reader(operand: Operand, dtype: str) -> Callable[[Indices], Expr]:
@@ -352,8 +358,7 @@ def where(context: Context, out: Spec, mask: LazyTensor, a: Operand, b: Operand)
     def body(at: Indices) -> Expr:
         return e.op("where", choose(at), left(at), right(at))
 
-    weight = 1 + sum([o.weight for o in (mask, a, b) if isinstance(o, LazyTensor)])
-    return pointwise(out.size, out.dtype, body, weight)
+    return pointwise(out.size, out.dtype, body, 1 + _weight(out, mask, a, b))
 
 
 @lowers("clone")

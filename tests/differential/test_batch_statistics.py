@@ -50,3 +50,12 @@ def test_other_shapes(shape):
     for scale in SCALES:
         x = _numbers(shape) * scale
         torch.testing.assert_close(compiled(x), _batch(x), rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_the_largest_numbers():
+    """Their mean is a number, and though their differences from it are not, nothing is left of them, nor of gradients."""
+    large = torch.finfo(torch.float32).max
+    x = torch.tensor([large, -large, large / 3, 0.0, 1.0]).expand(2, 3, 5).contiguous().requires_grad_()
+    got = stator.compile(_batch, options={"strict": True, "cache": False})(x)
+    (gradient,) = torch.autograd.grad(got, x, torch.rand(x.shape))
+    assert torch.equal(got, _batch(x)) and not got.any() and not gradient.any()

@@ -227,7 +227,7 @@ def batch_norm_functional(
         kept = (empty, p.clone(empty)) if x.device.type == "cpu" else (p.clone(_flat(mean)), _flat(rstd))
         return out, *kept, p.clone(running_mean), p.clone(running_var)
     mean, variance, rstd = _batch_statistics(x, wide, eps)
-    out = cast(_batch_affine(p.mul(p.sub(wide, mean), rstd), weight, bias, x), x.dtype)
+    out = cast(_batch_affine(p.mul(p.sub(wide, _centre(mean, rstd)), rstd), weight, bias, x), x.dtype)
     count = math.prod(x.shape) // x.shape[1]
     new_mean = None if running_mean is None else _blend(running_mean, _flat(mean), momentum, 1.0)
     unbiased = count / max(count - 1, 1)
@@ -250,6 +250,14 @@ def _batch_statistics(x: Tensor, wide: Tensor, eps: float) -> tuple[Tensor, Tens
     centred = p.sub(cast(wide, squared), mean)
     variance = p.mean(p.mul(centred, centred), dims, True)
     return mean, variance, cast(p.rsqrt(p.add(variance, eps)), wide.dtype)
+
+
+def _centre(mean: Tensor, rstd: Tensor) -> Tensor:
+    """What to subtract: where a variance overflowed, and so may a difference, no mean that is a number.
+
+    For infinity times nothing is none; a GPU's kernels of eager have it so.
+    """
+    return p.where(p.eq(rstd, 0.0), p.mul(mean, 0.0), mean) if mean.device.type == HOST else mean
 
 
 def _batch_affine(value: Tensor, weight: Tensor | None, bias: Tensor | None, x: Tensor) -> Tensor:
@@ -329,13 +337,15 @@ def batch_norm_backward(
     wide = compute_type(x.dtype)
     if training:
         assert mean is not None and rstd is not None
-        centre, scale = cast(mean, wide), cast(rstd, wide)
+        scale = cast(rstd, wide)
+        centre = _centre(_channel_view(cast(mean, wide), x), _channel_view(scale, x))
     else:
         assert running_mean is not None and running_var is not None
-        centre, scale = cast(running_mean, wide), p.rsqrt(p.add(cast(running_var, wide), eps))
+        scale = p.rsqrt(p.add(cast(running_var, wide), eps))
+        centre = _channel_view(cast(running_mean, wide), x)
     dims = [0, *range(2, x.dim())]
     g = cast(grad, wide)
-    centred = p.sub(cast(x, wide), _channel_view(centre, x))
+    centred = p.sub(cast(x, wide), centre)
     total = p.sum_(g, dims)
     d_input = d_weight = d_bias = None
     inside = g
