@@ -53,7 +53,7 @@ def test_other_shapes(shape):
 
 
 def test_the_largest_numbers():
-    """Their mean is a number, and though their differences from it are not, nothing is left of them, nor of gradients."""
+    """Their mean is a number, and though their differences from it are not, nothing is left of them or of gradients."""
     large = torch.finfo(torch.float32).max
     x = torch.tensor([large, -large, large / 3, 0.0, 1.0]).expand(2, 3, 5).contiguous().requires_grad_()
     got = stator.compile(_batch, options={"strict": True, "cache": False})(x)
