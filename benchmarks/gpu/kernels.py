@@ -110,7 +110,7 @@ ALL = {**FIXED, **PATTERNS, **BOUND, **{f"{name}{FOURFOLD}": _fourfold(pattern) 
 
 
 def inputs_of(pattern: Pattern, dtype: torch.dtype) -> tuple[Any, ...]:
-    """Random inputs on the device, in a dtype instead of float32; none where none is float32, or nothing is computed."""
+    """Random inputs on the device, in a dtype instead of float32; none where none is float32 or nothing is computed."""
     torch.manual_seed(0)
     with torch.device(DEVICE):
         given = pattern.inputs(LARGE)

@@ -41,10 +41,11 @@ def apply(out: Spec, dtype: str, function: Callable[..., Expr], *operands: Opera
 
 
 def _weight(out: Spec, *operands: Operand) -> int:
-    """What operands weigh for each element: one that is constant along the last dim is computed outside of its loop."""
+    """What operands weigh for each element: on the host, one that is constant along the last dim is computed outside of
+    its loop."""
     tensors = [operand for operand in operands if isinstance(operand, LazyTensor)]
-    constant = [o.size[-1:] == (1,) != out.size[-1:] for o in tensors]
-    return sum([1 if outside else o.weight for o, outside in zip(tensors, constant, strict=True)])
+    loops = out.device == HOST and out.size[-1:] != (1,)
+    return sum([1 if loops and tensor.size[-1:] == (1,) else tensor.weight for tensor in tensors])
 
 
 def _reader(operand: Operand, dtype: str) -> Callable[[Indices], Expr]:
