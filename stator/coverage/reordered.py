@@ -74,6 +74,7 @@ class Reordered(TorchDispatchMode):
         self.vanishes = seed == 3
         self.cancels = seed == 6
         self.in_turn = {5: 1, 7: -1}.get(seed, 0)
+        self.multiplies_in_turn = {4: 1, 5: 1, 7: -1, 8: -1}.get(seed, 0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -236,7 +237,10 @@ class Reordered(TorchDispatchMode):
         return out.copy_(multiply(left, right.mT).clamp_min(0).sqrt())
 
     def recombined(self, args: Sequence[Any], first: int, left: int, right: int) -> list[Any]:
+        """Factors whose terms come in another order; or from the first on, as in most libraries, or from the last."""
         order = torch.randperm(args[first].shape[left], generator=self.random).to(args[first].device)
+        if self.multiplies_in_turn:
+            order = order.sort(descending=self.multiplies_in_turn < 0).values
         found = list(args)
         found[first] = args[first].index_select(left, order)
         found[first + 1] = args[first + 1].index_select(right, order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -281,3 +282,14 @@ def test_what_overflows_in_one_order_is_a_complex_number_in_another(dtype: torch
                 means.append(given.mean(-1).real.item())
         assert found in totals and (found in means if found < 0 else any(abs(m / most - 1 / 16) < 1e-6 for m in means))
         assert any(not abs(total) < torch.inf for total in totals)
+
+
+def test_a_product_of_matrices_is_joined_with_what_comes_before_it() -> None:
+    """A product that overflows on its own is a number beside infinity where it is joined with it, and is not behind it."""
+    rows = torch.tensor([[1.0, 3e9, 2.0], [2.0, 3e9, 1.0]], dtype=torch.float64)
+    columns = torch.tensor([math.inf, -torch.finfo(torch.float64).max, 5.0], dtype=torch.float64)[:, None]
+    found = []
+    for seed in (4, 7):
+        with Reordered(seed):
+            found.append(rows @ columns)
+    assert bool((found[0] == math.inf).all()) and bool(found[1].isnan().all())
