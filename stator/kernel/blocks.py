@@ -39,6 +39,8 @@ _MOST_THREADS = 1024
 _FEW = 3
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
+#: Points that a thread takes at most, unless one access of the narrowest memory is of more.
+_EACH = 8
 #: How many times the bytes of a thread one has of a wide result, where it reads narrow memory.
 _WIDE = 2
 #: How many times the points of a thread one has that looks for the place of an extreme.
@@ -120,7 +122,7 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
         len(crossing) > 1
     ):  # neighbours along a short axis are taken together: each access finds some of its own in a row
         axes = (*[axis for axis in axes if axis is not short[-1]], short[-1])
-    each = _each(kernel, outer, device)
+    each, narrow = _each(kernel, outer, device)
     several = min(each, _LEAST)
     loaded = any(index.has_indirect for index, _ in _accesses(kernel))  # then more loads are to be under way
     most = device.block_bytes * each // device.thread_bytes * (2 if loaded else 1)
@@ -129,13 +131,16 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     much = total_cost(kernel) > device.much_work * kernel.outer_numel > 0
     if 0 < device.many_loads <= _loads(kernel, taken[-1].axes) or much:
         each = max(each // 4, several)
+    elif not loaded:
+        each = min(each, max(device.vector_bytes // narrow, _EACH))
     if (apart := _apart(kernel, axes, outer)) > 0:
         each = max(several // apart, 1)
     return BlockPlan(kernel, taken, 1, _threads(size, each, device))
 
 
-def _each(kernel: Kernel, outer: int, device: Device) -> int:
-    """Points of a thread: as many as fill its accesses of the widest result, or one of the narrowest memory.
+def _each(kernel: Kernel, outer: int, device: Device) -> tuple[int, int]:
+    """Points of a block for each vector of its bytes: as many as fill accesses of the widest result, or one of the
+    narrowest memory; and the bytes of an element of that.
 
     A narrow operand is read by as few instructions as a wide one is then, for which a thread has more accesses.
     """
@@ -143,7 +148,7 @@ def _each(kernel: Kernel, outer: int, device: Device) -> int:
     whole = [(i, dtype) for i, dtype in _accesses(kernel) if prod([hint(a.size) for a in i.axes()]) * CACHED > outer]
     narrow = min([ITEMSIZE[dtype] for index, dtype in whole if not index.has_indirect], default=width)
     most = _WIDE * device.thread_bytes // width
-    return max(device.thread_bytes // width, min(device.vector_bytes // narrow, most))
+    return max(device.thread_bytes // width, min(device.vector_bytes // narrow, most)), narrow
 
 
 def _loads(kernel: Kernel, axes: Sequence[Axis]) -> int:
@@ -326,8 +331,8 @@ def _of_rows(kernel: Kernel, r: int, reduced: int, device: Device) -> tuple[int,
     """Points that a program takes of whole rows together, and each of its threads.
 
     Where results are all that is stored, threads have nothing to do between loads and the sum of all of them, so there
-    are many, with a load or two each. Those of several reductions wait for all of a row at each, and comparing places
-    takes more than loading: then there are few.
+    are many, with two loads of whole vectors each. Those of several reductions wait for all of a row at each, and
+    comparing places takes more than loading: then there are few.
     """
     each = device.thread_points
     if any(store.space == "inner" for store in kernel.stores):
@@ -336,7 +341,8 @@ def _of_rows(kernel: Kernel, r: int, reduced: int, device: Device) -> tuple[int,
         return device.row_points, _PLACES * each
     if len(roots_of_loops(kernel)) > 1:
         return device.row_points, 2 * each
-    return 2 * device.row_points, each if reduced < r else each // 2
+    width = max([ITEMSIZE[node.dtype] for node in kernel.inner if node.op == "load"], default=1)
+    return 2 * device.row_points, each if reduced < r else min(each, max(device.thread_bytes // width, each // 2))
 
 
 def _positions(kernel: Kernel) -> bool:

@@ -38,6 +38,9 @@ from stator.sizes.strides import contiguous
 _SIDE, _LEAST_TERMS = 64, 512
 #: Pieces that are worth that whatever the terms, and terms of each that are worth it for two.
 _FEW, _MANY_TERMS = 4, 2048
+#: Turns of the loop down a piece of columns, from which on pieces are shorter, as the last of a few long ones end late;
+#: and how many pieces there are then at most.
+_TURNS, _MOST_PIECES = 8, 64
 #: The reductions that may be split, and what joins two parts.
 _SPLITS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "any": "or", "all": "and"}
 
@@ -151,6 +154,8 @@ def _pieces(nest: Nest, nodes: tuple[Expr, ...], device: Device, around: _Around
     if programs * 2 > device.programs:
         return 0
     pieces = min(-(-device.programs // programs), inner // max(least, 2))
+    if columns and device.min_columns:
+        pieces = max(pieces, min(inner // (_TURNS * device.column_points // device.columns), _MOST_PIECES))
     if device.row_pieces and not columns and pieces > 1:
         most = device.row_pieces * device.programs // programs
         at_once = _pieces_at_once(nest.reduce_axes[0].size, inner, most, device)

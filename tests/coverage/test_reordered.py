@@ -285,7 +285,7 @@ def test_what_overflows_in_one_order_is_a_complex_number_in_another(dtype: torch
 
 
 def test_a_product_of_matrices_is_joined_with_what_comes_before_it() -> None:
-    """A product that overflows on its own is a number beside infinity where it is joined with it, and is not behind it."""
+    """A product that overflows on its own changes no infinity that it is joined with, but does one that comes later."""
     rows = torch.tensor([[1.0, 3e9, 2.0], [2.0, 3e9, 1.0]], dtype=torch.float64)
     columns = torch.tensor([math.inf, -torch.finfo(torch.float64).max, 5.0], dtype=torch.float64)[:, None]
     found = []
