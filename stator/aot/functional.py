@@ -294,8 +294,23 @@ def _alike(size: Sequence[int], stride: Sequence[int], step: Step) -> bool:
 
 @_inverse_of(aten.view.dtype)
 def _inverse_view_dtype(step: Step, parent: fx.Node, value: fx.Node, emit: Emit) -> fx.Node:
-    """w = x.view(dtype); w.copy_(v) --> x' = v.view(x.dtype)."""
-    return emit(aten.view.dtype, value, step.dtype)
+    """w = x.view(dtype); w.copy_(v) --> x' = v.view(x.dtype).
+
+    Through a view without elements nothing is written: its strides need not be those of wider elements.
+    """
+    written = value.meta["val"]
+    if type(written.numel()) is int and not written.numel():
+        return parent
+    if step.dtype.itemsize > written.dtype.itemsize and not _is_of_wider(written, step.dtype):
+        value = emit(aten.clone.default, value, memory_format=torch.contiguous_format)
+    return _with_layout(emit(aten.view.dtype, value, step.dtype), step.stride, parent, emit)
+
+
+def _is_of_wider(value: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether elements lie so that they are seen as those of a wider dtype."""
+    several = dtype.itemsize // value.dtype.itemsize
+    *strides, last = value.stride()
+    return last == 1 and all(step % several == 0 for step in (*strides, value.storage_offset()))
 
 
 @_inverse_of(aten._conj.default)
