@@ -38,6 +38,8 @@ CALLS, AHEAD = 15, 1_500_000
 FLUSHED = 256 << 20
 #: Bytes from which on a row counts as one that memory bounds.
 LEAST = 64 << 20
+#: By how much the same kernel's times differ from run to run.
+NEAR = 1.01
 #: A row of more than so many times torch.compile's time is named a loser.
 SLOWER = 1.05
 
@@ -234,8 +236,9 @@ def summary(rows: list[Row], copying: float) -> Iterator[str]:
     ratios = [row.ratio("torch.compile") for row in rows if not math.isnan(row.ratio("torch.compile"))]
     if ratios:
         mean = math.exp(-sum(map(math.log, ratios)) / len(ratios))
-        fast = sum([ratio <= 1.0 for ratio in ratios])
-        yield f"{mean:.2f} times torch.compile's speed; as fast on {fast} of {len(ratios)}, worst {1 / max(ratios):.2f}"
+        fast, near = (sum([ratio <= most for ratio in ratios]) for most in (1.0, NEAR))
+        told = f"as fast on {fast} of {len(ratios)}, {near} to within {NEAR - 1:.0%}, worst {1 / max(ratios):.2f}"
+        yield f"{mean:.2f} times torch.compile's speed; {told}"
     bound = [row for row in rows if ALL[row.pattern].moved and row.moved >= LEAST]
     smaller, larger = [[row for row in bound if (row.moved < 2 * LEAST) is small] for small in (True, False)]
     for told, some in {"": bound, " of less than 128 MiB": smaller, " of more": larger}.items():
