@@ -141,7 +141,7 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
 
 
 def _each(kernel: Kernel, outer: int, device: Device) -> tuple[int, int]:
-    """Points of a block for each vector of its bytes: as many as fill accesses of the widest result, or one of the
+    """Points of a thread, where it has time for them: as many as fill its accesses of the widest result, or one of the
     narrowest memory; and the bytes of an element of that.
 
     A narrow operand is read by as few instructions as a wide one is then, for which a thread has more accesses.
