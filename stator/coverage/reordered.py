@@ -401,7 +401,11 @@ def _batch_norm(out: Any, *args: Any) -> Any:
         return out
     shape = [1, -1] + [1] * (x.dim() - 2)
     weight, bias = (None if t is None else t.view(shape) for t in (weight, bias))
-    return _textbook(out, x, [0, *range(2, x.dim())], (weight, bias, eps))
+    normalised, mean, rstd = _textbook(out, x, [0, *range(2, x.dim())], (weight, bias, eps))
+    if x.device.type == "cpu" and x.is_contiguous() and rstd.numel():  # both are multiplied before one is subtracted
+        nothing = ((rstd == 0) & mean.isfinite()).view(shape) & x.isfinite()
+        normalised.copy_(torch.where(nothing, torch.zeros_like(rstd).view(shape) if bias is None else bias, normalised))
+    return out
 
 
 def _textbook_backward(

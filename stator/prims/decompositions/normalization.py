@@ -227,7 +227,7 @@ def batch_norm_functional(
         kept = (empty, p.clone(empty)) if x.device.type == "cpu" else (p.clone(_flat(mean)), _flat(rstd))
         return out, *kept, p.clone(running_mean), p.clone(running_var)
     mean, variance, rstd = _batch_statistics(x, wide, eps)
-    out = cast(_batch_affine(p.mul(p.sub(wide, _centre(mean, rstd)), rstd), weight, bias, x), x.dtype)
+    out = cast(_batch_affine(p.mul(p.sub(wide, _centre(x, mean, rstd)), rstd), weight, bias, x), x.dtype)
     count = math.prod(x.shape) // x.shape[1]
     new_mean = None if running_mean is None else _blend(running_mean, _flat(mean), momentum, 1.0)
     unbiased = count / max(count - 1, 1)
@@ -244,20 +244,28 @@ def _batch_statistics(x: Tensor, wide: Tensor, eps: float) -> tuple[Tensor, Tens
     """
     dims = [0, *range(2, x.dim())]
     added = squared = wide.dtype
-    if x.dtype is torch.float32 and x.device.type == HOST and x.stride(1) != 1:
-        added, squared = (torch.float64, wide.dtype) if x.is_contiguous() else (wide.dtype, torch.float64)
+    if x.dtype is torch.float32 and x.device.type == HOST:
+        added = torch.float64 if x.is_contiguous() and x.stride(1) != 1 else wide.dtype
+        squared = wide.dtype if _is_swept(x) else torch.float64
     mean = cast(p.mean(cast(wide, added), dims, True), wide.dtype)
     centred = p.sub(cast(wide, squared), mean)
     variance = p.mean(p.mul(centred, centred), dims, True)
     return mean, variance, cast(p.rsqrt(p.add(variance, eps)), wide.dtype)
 
 
-def _centre(mean: Tensor, rstd: Tensor) -> Tensor:
+def _is_swept(x: Tensor) -> bool:
+    """Whether eager's kernels for the CPU go through the memory as it lies: in order, or with channels innermost."""
+    innermost = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    return x.is_contiguous() or (innermost is not None and x.is_contiguous(memory_format=innermost))
+
+
+def _centre(x: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
     """What to subtract: where a variance overflowed, and so may a difference, no mean that is a number.
 
-    For infinity times nothing is none; a GPU's kernels of eager have it so.
+    What eager's kernels for the CPU sweep they multiply by nothing then, and the mean too; elsewhere they subtract it.
     """
-    return p.where(p.eq(rstd, 0.0), p.mul(mean, 0.0), mean) if mean.device.type == HOST else mean
+    swept = mean.device.type == HOST and _is_swept(x)
+    return p.where(p.eq(rstd, 0.0), p.mul(mean, 0.0), mean) if swept else mean
 
 
 def _batch_affine(value: Tensor, weight: Tensor | None, bias: Tensor | None, x: Tensor) -> Tensor:
@@ -338,7 +346,7 @@ def batch_norm_backward(
     if training:
         assert mean is not None and rstd is not None
         scale = cast(rstd, wide)
-        centre = _centre(_channel_view(cast(mean, wide), x), _channel_view(scale, x))
+        centre = _centre(x, _channel_view(cast(mean, wide), x), _channel_view(scale, x))
     else:
         assert running_mean is not None and running_var is not None
         scale = p.rsqrt(p.add(cast(running_var, wide), eps))
