@@ -339,7 +339,8 @@ STEMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 NO_STEMS: dict[str, dict[str, Any]] = {
     "own border": {"kernel_size": 3, "padding": 1}, "many terms": {"kernel_size": 4},
-    "many channels": {"kernel_size": 2, "channels": 5}, "few results": {"kernel_size": 3, "results": 8},
+    "many channels": {"kernel_size": 2, "channels": 5},
+    "few results": {"kernel_size": 3, "results": record.read().vector_bytes // 8},
 }  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from stator.passes import pairs as weights
 from stator.targets.cpu import record
 from tests.passes.test_packing import Network, same
 
+halves = pytest.mark.skipif(not record.onednn_multiplies_halves(), reason="no instructions for bfloat16")
+
 OPTIONS: dict[str, object] = {"freezing": True, "strict": True, "cache": False}
 
 
@@ -138,6 +140,7 @@ class Block(nn.Module):
         return self.last(torch.relu(self.norm(self.first(x)))) + x[..., ::step, ::step]
 
 
+@halves
 @pytest.mark.parametrize("innermost", [True, False])
 @pytest.mark.parametrize("sizes", [(24, 40, 1, False), (17, 33, 1, True), (32, 64, 2, True), (96, 16, 3, False)])
 def test_images(sizes: tuple[int, int, int, bool], innermost: bool) -> None:
@@ -162,6 +165,7 @@ class Patches(nn.Module):
         return self.last(F.gelu(self.embed(torch.relu(x) + 1)))
 
 
+@halves
 @pytest.mark.parametrize("innermost", [True, False])
 @pytest.mark.parametrize("side", [(2, 2), (4, 2), (1, 4), (8, 8)])
 @pytest.mark.parametrize("channels", [3, 16])
