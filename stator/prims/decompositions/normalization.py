@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stator.base.device import HOST
 from stator.prims import names as p
-from stator.prims.decompositions.layout import contiguous
+from stator.prims.decompositions.layout import contiguous, suggested
 from stator.prims.dtypes import HALF_TYPES, cast, compute_type
 from stator.prims.table import decompose
 
@@ -255,8 +255,7 @@ def _batch_statistics(x: Tensor, wide: Tensor, eps: float) -> tuple[Tensor, Tens
 
 def _is_swept(x: Tensor) -> bool:
     """Whether eager's kernels for the CPU go through the memory as it lies: in order, or with channels innermost."""
-    innermost = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
-    return x.is_contiguous() or (innermost is not None and x.is_contiguous(memory_format=innermost))
+    return x.is_contiguous(memory_format=suggested(x))
 
 
 def _centre(x: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
