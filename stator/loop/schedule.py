@@ -1,7 +1,7 @@
 """From a program to a schedule, on one screen: analyse, decide, apply.
 
-`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `repeat`, `layout`, `order` and `memory` decide;
-`apply` builds the kernels. What runs them is written in terms of the symbols that inputs tell.
+`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `repeat`, `prologue`, `layout`, `order` and
+`memory` decide; `apply` builds the kernels. What runs them is written in terms of the symbols that inputs tell.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
 from stator.loop.nest import Program, symbols_of
 from stator.loop.order import order
+from stator.loop.prologue import make_rows_again
 from stator.loop.repeat import repeat
 from stator.loop.resize import Teller
 from stator.loop.split import prepare
@@ -29,7 +30,7 @@ def schedule(program: Program, device: Device, rounds: bool = True, shown: Colle
     """
     pieces: dict[str, str] = {}
     plan = fusion.decide(analyse(prepare(program, device, pieces)), device)
-    plan = repeat(plan, device, rounds) if device.repeats else plan
+    plan = make_rows_again(repeat(plan, device, rounds), device) if device.repeats else plan
     plan, layouts = layout.settle(plan, device)
     facts, program = plan.facts, plan.facts.program
     ordered = order(plan)
