@@ -38,6 +38,7 @@ from stator.base.errors import CaptureError, DataDependent, FallbackWarning, Uns
 from stator.coverage.compare import EPSILON, Seen, flatten, judged
 from stator.coverage.ways import AsSaved
 from tests.differential.inputs import Input
+from tests.differential.jumps import BeforeJumps
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
 
@@ -284,7 +285,7 @@ def _without_halves(program: Program, want: Seen) -> Iterator[Callable[..., Seen
 
     Right under fast numerics is that as well: what overflows in a half type, need not where it is kept as float32. That
     has roundings of its own, which float64 does not show, and where the wide type is an operand's own, a conversion is
-    a copy all the same. What it keeps wide, backward reads as memory has it.
+    a copy all the same. What it keeps wide, backward reads as memory has it, and what jumps reads rounded.
     """
     inputs = {recipe.dtype for recipe in program.inputs}
     halves = [dtype for dtype, text in HALVES.items() if dtype in inputs or re.search(text, program.source)]
@@ -295,7 +296,8 @@ def _without_halves(program: Program, want: Seen) -> Iterator[Callable[..., Seen
     single = program.widened("float32", copies=True)
     yield partial(_widened, single, want, {"wide": False})
     for half in halves:
-        yield partial(_widened, single, want, {"wide": False, "within": partial(AsSaved, half)})
+        for way in (AsSaved, BeforeJumps):
+            yield partial(_widened, single, want, {"wide": False, "within": partial(way, half)})
 
 
 def _widened(program: Program, want: Seen, inputs: dict[str, Any], **how: Any) -> Seen:

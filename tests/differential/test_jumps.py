@@ -1,0 +1,49 @@
+"""Eager in wide types, in which what jumps has operands as a half type holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.differential.jumps import BeforeJumps
+
+#: Each is another number in bfloat16: 1, 3 and 2.
+X = torch.tensor([1.001, 2.999, 2.003])
+
+JUMPING: dict[str, Callable[[Tensor], Tensor]] = {
+    "a comparison": lambda x: x > 1,
+    "with another": lambda x: x[1:2] >= 3,
+    "floor": lambda x: x.floor(),
+    "a division that rounds": lambda x: torch.floor_divide(x, 1) + torch.div(x, 1, rounding_mode="floor"),
+    "what remains": lambda x: torch.remainder(x, 1.0),
+    "an integer": lambda x: x.long(),
+    "a position": lambda x: torch.stack([x[0].new_ones(()), x[0]]).argmax(),
+    "an extreme and where it is": lambda x: torch.cat([x[:1] * 0 + 1, x[:1]]).max(0)[1],
+}
+
+
+@pytest.mark.parametrize("name", JUMPING)
+def test_what_jumps_reads_rounded_numbers(name: str) -> None:
+    run = JUMPING[name]
+    with BeforeJumps(torch.bfloat16):
+        found = run(X)
+    assert found.equal(run(X.bfloat16().float())) and not found.equal(run(X))
+
+
+def test_what_does_not_jump_reads_numbers_as_they_are() -> None:
+    with BeforeJumps(torch.bfloat16):
+        found = (
+            (X * 3 - X.exp()).sum() + X.max() + torch.where(torch.tensor([True, False, True]), X, -X).sqrt().nansum()
+        )
+    assert found.equal(
+        (X * 3 - X.exp()).sum() + X.max() + torch.where(torch.tensor([True, False, True]), X, -X).sqrt().nansum()
+    )
+
+
+def test_integers_stay_as_they_are() -> None:
+    whole = torch.tensor([2**24 + 1, 3])
+    with BeforeJumps(torch.bfloat16):
+        assert (whole > 2**24).tolist() == [True, False] and (whole // 1).equal(whole)
