@@ -33,7 +33,7 @@ from benchmarks.kernels.cases import LARGE, PATTERNS, Pattern
 DEVICE = "cuda"
 COMPILERS = ("eager", "stator", "torch.compile")
 #: Calls that a median is of, and cycles that the device waits so that the host is ahead.
-CALLS, AHEAD = 15, 1_500_000
+CALLS, AHEAD = 41, 1_500_000
 #: Bytes that are overwritten before each call: more than a cache holds.
 FLUSHED = 256 << 20
 #: Bytes from which on a row counts as one that memory bounds.

@@ -50,7 +50,7 @@ def test_rounding_in_the_middle_of_a_kernel(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", HALVES)
 def test_functions_of_every_half(dtype: torch.dtype) -> None:
     x = every(dtype)
-    for function in (torch.tanh, torch.floor, torch.round, torch.sign):
+    for function in (torch.tanh, torch.erf, torch.floor, torch.round, torch.sign):
         check(function, x)
     for function in (torch.erfinv, torch.sigmoid):
         found, wanted = compiled(function)(x), function(x)
@@ -72,10 +72,10 @@ def test_quotients_of_bfloat16() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("function", [torch.tanh, torch.erfinv])
+@pytest.mark.parametrize("function", [torch.tanh, torch.erf, torch.erfinv])
 def test_functions_of_floats(function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
-    odd = [0.0, -0.0, 1.0, -1.0, 0.6, -0.6, 9.01, 1e-30, 1e-42, 3e38, torch.inf, -torch.inf, torch.nan]
-    x = torch.cat([torch.randn(20000), torch.rand(20000) * 2 - 1, torch.tensor(odd)]).cuda().to(dtype)
+    odd = [0.0, -0.0, 1.0, -1.0, 0.6, -0.6, 1.003, -1.002, 9.01, 1e-30, 1e-42, 3e38, torch.inf, -torch.inf, torch.nan]
+    x = torch.cat([torch.randn(20000) * 2, torch.rand(20000) * 2 - 1, torch.tensor(odd)]).cuda().to(dtype)
     torch.testing.assert_close(
         compiled(function)(x), function(x), rtol=4 * torch.finfo(dtype).eps, atol=0, equal_nan=True
     )

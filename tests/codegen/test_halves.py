@@ -67,9 +67,10 @@ def test_the_machine_converts_two_at_a_time() -> None:
     assert "div.full.f32" in stages["ptx"] and "div.rn.f32" not in stages["ptx"]
 
 
-def test_tanh_has_no_branch() -> None:
+@pytest.mark.parametrize("function", [torch.tanh, torch.erf])
+def test_what_has_no_branch(function: Callable[[Tensor], Tensor]) -> None:
     pytest.importorskip("triton", reason="Triton comes with torch for CUDA only")
-    made, _ = tiled.scheduled(torch.tanh, X)
+    made, _ = tiled.scheduled(function, X)
     (stages,) = hopper.built(made.kernels)
     assert "bra" not in re.sub(r"//.*", "", stages["ptx"])
 

@@ -31,7 +31,7 @@ SPELLING = {
     "sin": "libdevice.sin({0})", "cos": "libdevice.cos({0})", "tan": "libdevice.tan({0})",
     "tanh": "_tanh({0})", "asin": "libdevice.asin({0})", "acos": "libdevice.acos({0})",
     "atan": "libdevice.atan({0})", "atan2": "libdevice.atan2({0}, {1})", "sinh": "libdevice.sinh({0})",
-    "cosh": "libdevice.cosh({0})", "erf": "libdevice.erf({0})", "erfc": "libdevice.erfc({0})",
+    "cosh": "libdevice.cosh({0})", "erf": "_erf({0})", "erfc": "libdevice.erfc({0})",
     "lgamma": "libdevice.lgamma({0})", "erfinv": "libdevice.erfinv({0})",
     "sigmoid": "_sigmoid({0})", "sign": "_sign({0})",
     "floor": "libdevice.floor({0})", "ceil": "libdevice.ceil({0})", "trunc": "libdevice.trunc({0})",
