@@ -1,0 +1,71 @@
+"""What the judge takes for right under fast numerics: each element as eager, or as wide types give it; and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.differential import __main__ as differential
+from tests.differential.inputs import Input
+from tests.differential.programs import Program
+
+#: Elements that overflow in float16, some of which a second product makes small again; and positions of extremes.
+PROGRAM = Program(
+    (Input((6, 7), torch.float16, values="edges", seed=5),),
+    ("v0 = x0 * 3", "v1 = v0 * 0.125", "v2 = v1.cumsum(1)"),
+    ("v1", "v2"),
+)
+ROUNDED = Program(
+    (Input((4, 9), torch.float16, seed=3),), ("v0 = F.rms_norm(x0, [9])", "v1 = torch.floor(v0 * 3)"), ("v1",)
+)
+
+
+def wide(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rounded at the end."""
+    v1 = x.float() * 3 * 0.125
+    return v1.half(), v1.cumsum(1).half()
+
+
+def mixed(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Every second element as eager has it."""
+    v1 = x * 3 * 0.125
+    found = wide(x)
+    even = torch.arange(x.numel()).view(x.shape) % 2 == 0
+    return torch.where(even, found[0], v1), torch.where(even, found[1], v1.cumsum(1))
+
+
+def off(x: Tensor) -> tuple[Tensor, Tensor]:
+    """One element is a half too large."""
+    found, sums = wide(x)
+    found = found.clone()
+    found[2, 3] += 0.5
+    return found, sums
+
+
+def normal(x: Tensor) -> tuple[Tensor]:
+    """The norm is rounded before it is multiplied, and that is not rounded before the floor."""
+    return (torch.floor(F.rms_norm(x, [9]).float() * 3).half(),)
+
+
+def above(x: Tensor) -> tuple[Tensor]:
+    return (torch.ceil(F.rms_norm(x, [9]) * 3),)
+
+
+RIGHT = [(PROGRAM, wide), (PROGRAM, mixed), (ROUNDED, normal)]
+WRONG = [(replace(PROGRAM, inputs=(Input((6, 7), torch.float16, seed=5),)), off), (ROUNDED, above)]
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict"), [*[(pair, "right") for pair in RIGHT], *[(pair, "wrong") for pair in WRONG]]
+)
+def test_a_verdict(given: tuple[Program, Callable[..., Any]], verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, made = given
+    monkeypatch.setattr(differential, "_compiled", lambda program, way: made)
+    found, why = differential.judge(program, "fast")
+    assert found == verdict, why
