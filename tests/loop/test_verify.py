@@ -82,3 +82,28 @@ def test_reading_a_buffer_before_it_is_written() -> None:
     b.pointwise([4], lambda i: op("add", get(later, i), get(x, i)))
     with pytest.raises(GrammarError, match="unknown buffer"):
         verify_program(b.program())
+
+
+def flipped(rows: int, columns: int, start: int = 0) -> Program:
+    """A permuted tensor of (2, n // 4, 2), as rows of other lengths, the last of them first."""
+    a, b = Axis("i", rows), Axis("j", columns)
+    row = (a.index * -1 + (rows - 1)) * columns + b
+    half, count = row // 2, rows * columns // 4
+    position = half % count * 4 + row % 2 * 2 + half // count + start
+    memory = Buffer("x", "f32", (rows * columns,), (1,))
+    out = Buffer("y", "f32", (rows, columns), (columns, 1))
+    nest = Nest(out, (a, b), (), load("x", position, "f32"), a.index * columns + b)
+    view = View("y", (rows, columns), (columns, 1))
+    return Program("p", "cpu", (memory,), (nest,), (view,))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 5), (400, 75)])
+def test_bounds_that_are_too_wide_are_not_all_that_is_asked(rows: int, columns: int) -> None:
+    """A row and its half move together, which bounds do not know."""
+    made = flipped(rows, columns)
+    (node,) = made.nodes
+    assert isinstance(node, Nest) and not node.value.attr[1].within(rows * columns)
+    verify_program(made)
+    for start in (1, -1):
+        with pytest.raises(GrammarError, match="leaves 0"):
+            verify_program(flipped(rows, columns, start))
