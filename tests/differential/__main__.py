@@ -39,7 +39,7 @@ from stator.coverage.compare import EPSILON, Seen, flatten, judged
 from stator.coverage.reordered import Reordered
 from stator.coverage.ways import AsSaved
 from tests.differential.inputs import Input
-from tests.differential.jumps import BeforeJumps
+from tests.differential.jumps import BeforeJumps, SomeRounded
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
 
@@ -52,6 +52,8 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 #: Half types → how a program's text names them.
 HALVES = {torch.float16: r"\bfloat16|half\(", torch.bfloat16: "bfloat16"}
+#: How often operators whose results are rounded are drawn.
+SEEDS = 24
 #: What a compiler may say instead of running a program: freezing, where gradients are asked for on the way.
 REFUSALS = (CaptureError, Unsupported, DataDependent, WithoutEffect)
 #: How often a program is called before, where calls are recorded: as it is, to be recorded, and to be replayed.
@@ -249,29 +251,48 @@ def _compare(program: Program, compiled: Callable[..., Any], want: Seen, way: st
 
 
 def _like_wide(got: Seen, program: Program, want: Seen) -> Seen:
-    """What was got, but what is wanted at elements that are as wide types give them: some roundings are left out."""
-    for wide in _without_halves(program, want):
-        for how in ({}, {"within": partial(Reordered, 1)}):
-            exact = wide(**how)
-            if exact.failed is None:
-                results = _wanted_where_near(got.results, exact.results, want.results)
-                gradients = _wanted_where_near(got.gradients, exact.gradients, want.gradients)
-                got = replace(got, results=results, gradients=gradients)
-    return got
+    """What was got, but what is wanted at elements that are as wide types give them, some of which are rounded."""
+    ways: list[dict[str, Any]] = [{}, {"within": partial(Reordered, 1)}]
+    runs = [partial(wide, **how) for wide in _without_halves(program, want) for how in ways]
+    single = program.widened("float32", copies=True).function()
+    for half in HALVES:
+        some = [{"wide": False, "within": partial(SomeRounded, half, seed)} for seed in range(SEEDS)]
+        runs += [partial(_widened, single, program.inputs, want, how) for how in some]
+    seen = [found for found in (run() for run in runs) if found.failed is None]
+    results = _wanted_where_near(got.results, [exact.results for exact in seen], want.results)
+    gradients = _wanted_where_near(got.gradients, [exact.gradients for exact in seen], want.gradients)
+    return replace(got, results=results, gradients=gradients)
 
 
-def _wanted_where_near(found: list[Any], exact: list[Any], wanted: list[Any]) -> list[Any]:
-    """What was found, but what is wanted at elements that are the exact ones up to a few roundings of their type."""
-    if not len(found) == len(exact) == len(wanted):
+def _wanted_where_near(found: list[Any], exact: list[list[Any]], wanted: list[Any]) -> list[Any]:
+    """What was found, but what is wanted at elements that are near exact ones, or between them."""
+    alike = [values for values in exact if len(values) == len(found) == len(wanted)]
+    return [
+        _wanted_if_near(a, [values[i] for values in alike], wanted[i]) for i, a in enumerate(found) if alike
+    ] or found
+
+
+def _wanted_if_near(found: Any, exact: list[Any], wanted: Any) -> Any:
+    """Near is up to a few roundings of the type.
+
+    Where what is wanted is infinite or no number, and exact ones are not, a half type overflows on the way: then it is
+    as far from these as they are apart.
+    """
+    if not all(isinstance(x, Tensor) and _comparable(x, found) for x in (found, wanted)):
         return found
-    chosen = []
-    for a, b, c in zip(found, exact, wanted, strict=True):
-        if all(isinstance(x, Tensor) and x.shape == a.shape and x.dtype == a.dtype for x in (a, b, c)):
-            near = torch.isclose(a.detach(), b.detach(), rtol=4 * EPSILON.get(a.dtype, 0.0), atol=0.0, equal_nan=True)
-            chosen.append(torch.where(near, c, a))
-        else:
-            chosen.append(a)
-    return chosen
+    others = [b.detach() for b in exact if isinstance(b, Tensor) and _comparable(b, found)]
+    if not others or not found.is_floating_point():
+        return found
+    each = torch.stack(others)
+    near = torch.isclose(found.detach(), each, rtol=4 * EPSILON.get(found.dtype, 0.0), atol=0.0, equal_nan=True).any(0)
+    low = torch.where(each.isfinite(), each, math.inf).amin(0)
+    high = torch.where(each.isfinite(), each, -math.inf).amax(0)
+    between = ~wanted.isfinite() & (low - (high - low) <= found) & (found <= high + (high - low))
+    return torch.where(near | between, wanted, found)
+
+
+def _comparable(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype
 
 
 def _mixed(eager: Callable[..., Seen], wider: Callable[..., Seen], exact: Seen, **how: Any) -> Seen:

@@ -1,12 +1,14 @@
-"""Eager in wide types, in which operands of operators that jump are rounded to a half type.
+"""Eager in wide types, some of whose results or operands are rounded to a half type.
 
-Under fast numerics a half type may be kept wide, but not where what comes after it shows by more than its size how it
-was rounded: before a comparison, `floor`, a conversion to an integer, a position (`loop/rounding.py`).
+Under fast numerics a half type may be kept wide by one kernel and lie in memory for the next (`SomeRounded`), but is
+not kept wide where what comes after it shows by more than its size how it was rounded: before a comparison, `floor`, a
+conversion to an integer, a position (`BeforeJumps`; `loop/rounding.py`).
 Neighbour: `stator/coverage/ways.py` has eager's other ways.
 """
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import torch
@@ -45,3 +47,22 @@ class BeforeJumps(TorchDispatchMode):
         if not isinstance(value, Tensor) or not value.is_floating_point():
             return value
         return value.to(self.half).to(value.dtype)
+
+
+class SomeRounded(TorchDispatchMode):
+    """While this is active results of about every second operator, by a seed, are as a half type holds them."""
+
+    def __init__(self, half: torch.dtype, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.half, self.random = half, random.Random(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func._schema.is_mutable or any(r.alias_info is not None for r in func._schema.returns):
+            return out
+        return tree_map(self._rounded, out) if self.random.random() < 0.5 else out
+
+    def _rounded(self, value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dtype is not torch.float32:
+            return value
+        return value.copy_(value.to(self.half))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.differential.jumps import BeforeJumps
+from tests.differential.jumps import BeforeJumps, SomeRounded
 
 #: Each is another number in bfloat16: 1, 3 and 2.
 X = torch.tensor([1.001, 2.999, 2.003])
@@ -47,3 +47,14 @@ def test_integers_stay_as_they_are() -> None:
     whole = torch.tensor([2**24 + 1, 3])
     with BeforeJumps(torch.bfloat16):
         assert (whole > 2**24).tolist() == [True, False] and (whole // 1).equal(whole)
+
+
+def test_some_results_are_rounded() -> None:
+    """Of two operators all four ways are drawn; the same ones by the same seed."""
+    last = [first * 1.7 for first in (X * 1.37, (X * 1.37).bfloat16().float())]
+    ways = {tuple(value.tolist()) for wide in last for value in (wide, wide.bfloat16().float())}
+    found = []
+    for seed in (*range(40), 0):
+        with SomeRounded(torch.bfloat16, seed):
+            found.append(tuple((X * 1.37 * 1.7).tolist()))
+    assert set(found) == ways and len(ways) == 4 and found[0] == found[-1]
