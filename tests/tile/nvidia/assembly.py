@@ -274,13 +274,18 @@ def _of_bfloats(op: Any) -> Any:
     return row
 
 
-def _reciprocal(x: Array) -> Array:
-    """What is below the normal numbers counts as 0, and becomes it."""
-    least = np.float32(2.0**-126)
+def _flushed(x: Array) -> Array:
+    """What is below the normal numbers counts as 0."""
     value = x.view(np.float32)
-    value = np.where(np.abs(value) < least, np.copysign(np.float32(0), value), value)
-    found = (1 / value).astype(np.float32)
-    return np.where(np.abs(found) < least, np.copysign(np.float32(0), found), found)
+    return np.where(np.abs(value) < np.float32(2.0**-126), np.copysign(np.float32(0), value), value)
+
+
+def _reciprocal(x: Array) -> Array:
+    return _flushed((1 / _flushed(x)).astype(np.float32))
+
+
+def _power_of_two(x: Array) -> Array:
+    return _flushed(np.exp2(_flushed(x).astype(np.float64)).astype(np.float32))
 
 
 def _shifted(shift: Any, dtype: Any) -> Any:
@@ -298,6 +303,7 @@ SIMPLE = {
     "cvt.rn.bf16x2.f32": _to_bfloats,
     "cvt.rna.tf32.f32": _to_tf32,
     "ex2.approx.f32": lambda x: np.exp2(x.astype(np.float64)).astype(np.float32),
+    "ex2.approx.ftz.f32": _power_of_two,
     "div.full.f32": lambda a, b: (a / b).astype(np.float32),
     "sqrt.approx.f32": np.sqrt,
     **{
