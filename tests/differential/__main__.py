@@ -39,9 +39,9 @@ from stator.coverage.compare import EPSILON, Seen, flatten, judged
 from stator.coverage.reordered import Reordered
 from stator.coverage.ways import AsSaved
 from tests.differential.inputs import Input
-from tests.differential.jumps import BeforeJumps, SomeRounded
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
+from tests.differential.rounded import BeforeJumps, SomeRounded
 
 BACKENDS = ("inductor", "aot_eager")
 #: How else a program may be compiled: by the default backend, with these options.
@@ -255,7 +255,7 @@ def _like_wide(got: Seen, program: Program, want: Seen) -> Seen:
     ways: list[dict[str, Any]] = [{}, {"within": partial(Reordered, 1)}]
     runs = [partial(wide, **how) for wide in _without_halves(program, want) for how in ways]
     single = program.widened("float32", copies=True).function()
-    for half in HALVES:
+    for half in _halves_of(program):
         some = [{"wide": False, "within": partial(SomeRounded, half, seed)} for seed in range(SEEDS)]
         runs += [partial(_widened, single, program.inputs, want, how) for how in some]
     seen = [found for found in (run() for run in runs) if found.failed is None]
@@ -338,8 +338,7 @@ def _without_halves(program: Program, want: Seen) -> Iterator[Callable[..., Seen
     type is an operand's own, a conversion is a copy all the same. What it keeps wide, backward reads as memory has it,
     and what jumps reads rounded.
     """
-    inputs = {recipe.dtype for recipe in program.inputs}
-    halves = [dtype for dtype, text in HALVES.items() if dtype in inputs or re.search(text, program.source)]
+    halves = _halves_of(program)
     if not halves:
         return
     for widened in (program.widened(), program.widened(copies=True)):
@@ -350,6 +349,12 @@ def _without_halves(program: Program, want: Seen) -> Iterator[Callable[..., Seen
         for half in halves:
             for way in (AsSaved, BeforeJumps):
                 yield partial(_widened, function, program.inputs, want, {"wide": False, "within": partial(way, half)})
+
+
+def _halves_of(program: Program) -> list[torch.dtype]:
+    """The half types that a program asks for, or is given."""
+    inputs = {recipe.dtype for recipe in program.inputs}
+    return [dtype for dtype, text in HALVES.items() if dtype in inputs or re.search(text, program.source)]
 
 
 def _on_floats(function: Callable[..., Any], *given: Any) -> Any:

@@ -57,8 +57,16 @@ def above(x: Tensor) -> tuple[Tensor]:
     return (torch.ceil(F.rms_norm(x, [9]) * 3),)
 
 
+SINGLE = Program((Input((4, 9), seed=3),), ("v0 = x0 * 3",), ("v0",))
+
+
+def coarse(x: Tensor) -> tuple[Tensor]:
+    """Rounded to a type that the program does not name."""
+    return ((x * 3).bfloat16().float(),)
+
+
 RIGHT = [(PROGRAM, wide), (PROGRAM, mixed), (ROUNDED, normal)]
-WRONG = [(replace(PROGRAM, inputs=(Input((6, 7), torch.float16, seed=5),)), off), (ROUNDED, above)]
+WRONG = [(replace(PROGRAM, inputs=(Input((6, 7), torch.float16, seed=5),)), off), (ROUNDED, above), (SINGLE, coarse)]
 
 
 @pytest.mark.parametrize(

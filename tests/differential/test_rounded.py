@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.differential.jumps import BeforeJumps, SomeRounded
+from tests.differential.rounded import BeforeJumps, SomeRounded
 
 #: Each is another number in bfloat16: 1, 3 and 2.
 X = torch.tensor([1.001, 2.999, 2.003])
