@@ -57,8 +57,6 @@ WINDOWS = frozenset(
 ) | {"col2im", "unfold_backward"}
 #: What is subtracted from one where it is nearly one: not all libraries round its last digit alike.
 STEEP = frozenset({"special_erf", "erf", "tanh"})
-#: A softmax between two products: both, and its sums, have an order of their own.
-ATTENTION = "scaled_dot_product_flash_attention_for_cpu"
 SQRT_HALF = 0.5**0.5
 DENSITY_AT_0 = (2 * math.pi) ** -0.5
 GELU_SCALE, GELU_CUBE = (2 / math.pi) ** 0.5, 0.044715
@@ -103,15 +101,10 @@ class Reordered(TorchDispatchMode):
         if name in STABLE and not self.vanishes:
             args = tuple(self.moved(a) if isinstance(a, Tensor) else a for a in args)
         out = func(*args, **kwargs)
-        if name == "euclidean_dist":
-            with self:
-                return self.distances(out, *args)
-        if name != ATTENTION and name not in NORMS:
-            return out
         with self:  # its sums have another order too
-            if name == ATTENTION:
-                return _attention(out, *args, **kwargs, rounds=self.rounds)
-            return NORMS[name](out, *args, **kwargs)
+            if name in FILLED:
+                return FILLED[name](self, out, *args, **kwargs)
+            return NORMS[name](out, *args, **kwargs) if name in NORMS else out
 
     def moved(self, tensor: Tensor) -> Tensor:
         """The same, one rounding off."""
@@ -239,6 +232,40 @@ class Reordered(TorchDispatchMode):
         right = torch.cat([b, torch.ones_like(squares[1]), squares[1]], -1)
         multiply = torch.mm if left.dim() == 2 else torch.bmm  # below autograd `matmul` is no product that this sees
         return out.copy_(multiply(left, right.mT).clamp_min(0).sqrt())
+
+    def attended(
+        self,
+        out: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        dropout: float = 0.0,
+        causal: bool = False,
+        *,
+        attn_mask: Tensor | None = None,
+        scale: float | None = None,
+    ) -> Any:
+        """Attention as two products and a softmax: fills the first of (results, log of the sums).
+
+        Shares are rounded to a half type before they are multiplied, as by a library's product, or are not.
+        """
+        if dropout or query.shape[:-2] != key.shape[:-2] or not out[0].numel():
+            return out
+        wide = torch.float32 if query.dtype in HALF_TYPES else query.dtype
+        rows, columns = query.shape[-2], key.shape[-2]
+        factors = (query.to(wide) * (query.shape[-1] ** -0.5 if scale is None else scale), key.to(wide).mT)
+        scores = torch.bmm(*[t.reshape(-1, *t.shape[-2:]) for t in factors]).reshape(*query.shape[:-1], columns)
+        if causal:
+            ahead = torch.ones(rows, columns, dtype=torch.bool, device=query.device).triu(1)
+            scores = scores.masked_fill(ahead, -math.inf)
+        if attn_mask is not None:
+            scores = scores + attn_mask.to(wide)
+        powers = (scores - scores.amax(-1, True)).exp()
+        shares = powers / powers.sum(-1, keepdim=True)
+        shares = shares.to(query.dtype).to(wide) if self.rounds else shares
+        found = torch.bmm(*[t.reshape(-1, *t.shape[-2:]) for t in (shares, value.to(wide))]).reshape(out[0].shape)
+        out[0].copy_(torch.where(found.isfinite(), found, out[0].to(wide)))  # what nothing may look at is left as it is
+        return out
 
     def recombined(self, args: Sequence[Any], first: int, left: int, right: int) -> list[Any]:
         """Factors whose terms come in another order; or from the first on, as in most libraries, or from the last."""
@@ -507,39 +534,6 @@ def _gelu_backward(out: Tensor, grad: Tensor, x: Tensor, *, approximate: str = "
     return out.copy_(grad * (share + slope))
 
 
-def _attention(
-    out: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout: float = 0.0,
-    causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-    rounds: bool = False,
-) -> Any:
-    """Fills the first of (results, log of the sums): the shares are rounded to a half type before they are multiplied,
-    as by a library's product, or are not."""
-    if dropout or query.shape[:-2] != key.shape[:-2] or not out[0].numel():
-        return out
-    wide = torch.float32 if query.dtype in HALF_TYPES else query.dtype
-    rows, columns = query.shape[-2], key.shape[-2]
-    factors = (query.to(wide) * (query.shape[-1] ** -0.5 if scale is None else scale), key.to(wide).mT)
-    scores = torch.bmm(*[t.reshape(-1, *t.shape[-2:]) for t in factors]).reshape(*query.shape[:-1], columns)
-    if causal:
-        ahead = torch.ones(rows, columns, dtype=torch.bool, device=query.device).triu(1)
-        scores = scores.masked_fill(ahead, -math.inf)
-    if attn_mask is not None:
-        scores = scores + attn_mask.to(wide)
-    powers = (scores - scores.amax(-1, True)).exp()
-    shares = powers / powers.sum(-1, keepdim=True)
-    shares = shares.to(query.dtype).to(wide) if rounds else shares
-    found = torch.bmm(*[t.reshape(-1, *t.shape[-2:]) for t in (shares, value.to(wide))]).reshape(out[0].shape)
-    out[0].copy_(torch.where(found.isfinite(), found, out[0].to(wide)))  # what nothing may look at is left as it is
-    return out
-
-
 NORMS: dict[str, Callable[..., Any]] = {
     "native_layer_norm": _layer_norm,
     "native_group_norm": _group_norm,
@@ -555,4 +549,10 @@ NORMS: dict[str, Callable[..., Any]] = {
     "std_mean": partial(_spread, root=True),
     "gelu": _gelu,
     "gelu_backward": _gelu_backward,
+}
+
+#: Other formulas that depend on how sums are taken, by name like `NORMS`.
+FILLED: dict[str, Callable[..., Any]] = {
+    "euclidean_dist": Reordered.distances,
+    "scaled_dot_product_flash_attention_for_cpu": Reordered.attended,
 }
