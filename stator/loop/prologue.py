@@ -17,6 +17,7 @@ from itertools import count
 from typing import NamedTuple
 
 from stator.base.device import Device
+from stator.base.dtypes import ITEMSIZE
 from stator.loop.deps import Facts, NestFacts, analyse
 from stator.loop.expr import Expr, Rewriter, load
 from stator.loop.fusion import FusionPlan, Group, decide, escapes
@@ -134,8 +135,9 @@ def _pays(group: Group, reader: Group, facts: Facts, device: Device) -> bool:
     if programs > device.programs or length > device.row_points or type(group.space.reduce_numel) is not int:
         return False
     buffers = facts.program.buffers
-    read = sum([min(hint(buffers[name].nbytes), length * 4) for name in group.reads.keys() - group.writes.keys()])
-    return programs * read < device.launch_cost * device.bandwidth
+    read = [buffers[name] for name in group.reads.keys() - group.writes.keys()]
+    row = sum([min(hint(buffer.nbytes), length * ITEMSIZE[buffer.dtype]) for buffer in read])
+    return programs * row < device.launch_cost * device.bandwidth
 
 
 def _copied(facts: Facts, chosen: Sequence[Prologue]) -> tuple[Program, dict[str, str]]:
