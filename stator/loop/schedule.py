@@ -1,6 +1,6 @@
 """From a program to a schedule, on one screen: analyse, decide, apply.
 
-`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `repeat`, `prologue`, `layout`, `order` and
+`prepare` rewrites the program and `analyse` finds the facts; `fusion`, `repeat`, `rows`, `layout`, `order` and
 `memory` decide; `apply` builds the kernels. What runs them is written in terms of the symbols that inputs tell.
 """
 
@@ -16,9 +16,9 @@ from stator.loop.failing import plan_failure
 from stator.loop.kernel import Kernel, Launch, Schedule
 from stator.loop.nest import Program, symbols_of
 from stator.loop.order import order
-from stator.loop.prologue import make_rows_again
 from stator.loop.repeat import repeat
 from stator.loop.resize import Teller
+from stator.loop.rows import make_rows_again
 from stator.loop.split import prepare
 
 

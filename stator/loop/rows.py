@@ -33,7 +33,7 @@ _READERS, _ROUNDS = 4, 3
 _LONG = frozenset(("random", "erfinv", "pow", "scan"))
 
 
-class Prologue(NamedTuple):
+class Row(NamedTuple):
     """The row that a group makes, and how the group's axes come to those of each nest that reads it."""
 
     group: Group
@@ -64,13 +64,13 @@ def make_rows_again(plan: FusionPlan, device: Device) -> FusionPlan:
     return plan
 
 
-def _chosen(plan: FusionPlan, device: Device, stays: set[str]) -> list[Prologue]:
+def _chosen(plan: FusionPlan, device: Device, stays: set[str]) -> list[Row]:
     """The groups that can go, but none that another reads, or that reads another."""
     home = {number: group for group in plan.groups for number in group.members}
-    taken: list[Prologue] = []
+    taken: list[Row] = []
     changed = set[Group]()
     for group in plan.groups:
-        found = _prologue(group, home, plan.facts, device) if group not in changed else None
+        found = _row(group, home, plan.facts, device) if group not in changed else None
         if found is None or found.buffer in stays:
             continue
         readers = {home[number] for number in found.readers}
@@ -80,7 +80,7 @@ def _chosen(plan: FusionPlan, device: Device, stays: set[str]) -> list[Prologue]
     return taken
 
 
-def _prologue(group: Group, home: dict[int, Group], facts: Facts, device: Device) -> Prologue | None:
+def _row(group: Group, home: dict[int, Group], facts: Facts, device: Device) -> Row | None:
     """What a group is for its readers, if they are few and small, and all that it makes for others is one row."""
     if not group.space.reduce_axes or not _plain(group, facts):
         return None
@@ -97,7 +97,7 @@ def _prologue(group: Group, home: dict[int, Group], facts: Facts, device: Device
         if mapping is None or home[number].products or not _pays(group, home[number], facts, device):
             return None
         found[number] = mapping
-    return Prologue(group, name, found)
+    return Row(group, name, found)
 
 
 def _plain(group: Group, facts: Facts) -> bool:
@@ -140,7 +140,7 @@ def _pays(group: Group, reader: Group, facts: Facts, device: Device) -> bool:
     return programs * row < device.launch_cost * device.bandwidth
 
 
-def _copied(facts: Facts, chosen: Sequence[Prologue]) -> tuple[Program, dict[str, str]]:
+def _copied(facts: Facts, chosen: Sequence[Row]) -> tuple[Program, dict[str, str]]:
     """The program in which each reader has a group's nests to itself, with its own outer axes; and whose copies are of
     which row."""
     taken, copies = set(facts.program.buffers), dict[str, str]()
