@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional
 
+import stator
 from stator.base.errors import BuildError
 from stator.codegen.cpp.emit import emit
 from stator.kernel.decisions import decide
@@ -526,3 +528,16 @@ def test_columns_of_what_is_joined() -> None:
     batch = Batch()
     batch.add("joined", made, [*parts, out], {3: torch.cat(parts, 1).sum(0)})
     batch.check()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.float32, torch.float64])
+def test_positions_that_fill_several_registers(dtype: torch.dtype) -> None:
+    """A vector of int64 as long as one of a narrow dtype is wider than a register, and is used more than twice."""
+
+    def distances(x: Tensor, at: Tensor) -> Tensor:
+        taken = x[at, 0].t().float()
+        joined = torch.block_diag(taken, taken + 1)
+        return torch.cdist(joined, joined + 1)
+
+    x, at = (torch.randn(3, 17, 17) * 3).to(dtype), torch.tensor([2, 1])
+    torch.testing.assert_close(stator.compile(distances)(x, at), distances(x, at))

@@ -178,7 +178,7 @@ class _Printer(Memory):
                 # g++ would load what more than two operators take once for each of them (two: as fast)
                 several = self.loop is not None and self.loop.kind == "whole" and self.uses[target] > 2
                 hidden = several and target in self.lanes.varying
-                self.name(target, f"opaque_({self.load(statement)})" if hidden else self.load(statement))
+                self.name(target, f"in_register({self.load(statement)})" if hidden else self.load(statement))
             case ir.Within(target, value):
                 if statement.number:
                     self.name(target, self.within(statement))

@@ -147,6 +147,11 @@ constexpr int register_bytes = 16;
 INLINE int opaque_(int x) { asm("" : "+r"(x)); return x; }
 INLINE i64_ opaque_(i64_ x) { asm("" : "+r"(x)); return x; }
 template <class F> INLINE F opaque_(F x) { asm("" : "+" REGISTER_(x)); return x; }
+// A value that g++ would leave in memory and read again, or in parts; one that fills several registers stays as it is.
+template <class F> INLINE F in_register(F x) {
+    if constexpr (sizeof(F) <= register_bytes) return opaque_(x);
+    else return x;
+}
 
 template <class T, class F> INLINE Like<F, T> converted(F x) {
     typedef Like<F, T> R;
@@ -487,10 +492,6 @@ template <class F, class G> INLINE typename Element<F>::type fold(F v, G f) {
     else return fold(f(low(v), high(v)), f);
 }
 
-template <class F> INLINE F in_register(F x) {  // g++ would keep in memory what is cut into halves
-    if constexpr (sizeof(F) <= register_bytes) return opaque_(x);
-    else return x;
-}
 template <int U, class F, class G> INLINE typename Element<F>::type fold_all(F (&a)[U], G f) {
     if constexpr (U == 4) return fold(f(f(a[0], a[1]), f(a[2], a[3])), f);
     else if constexpr (U == 2) return fold(f(a[0], a[1]), f);
