@@ -41,6 +41,7 @@ from stator.passes.equal import MergeEqual, MergeJoint
 from stator.passes.halves import WidenProducts
 from stator.passes.joining import JoinProducts
 from stator.passes.packing import PackWeights
+from stator.passes.statistics import WidenStatistics
 from stator.passes.sums import JoinTerms
 from stator.plan import sources
 from stator.plan.build import make
@@ -120,7 +121,7 @@ def cut(
     random_operators = {} if options.eager_random else prims.RANDOM_OPERATORS
     with stage("trace"):
         joint = trace(gm, example_inputs, decompositions=prims.DECOMPOSITIONS, random_operators=random_operators)
-        passes.run(joint.graph, (MergeJoint(),))
+        passes.run(joint.graph, (MergeJoint(), *((WidenStatistics(),) if options.numerics == "fast" else ())))
     with stage("libraries"):
         device = targets.record(kind := _device(gm)).read(kind, options.threads)
         joint = suit_libraries(joint, device)
