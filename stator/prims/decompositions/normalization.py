@@ -259,9 +259,10 @@ def _is_swept(x: Tensor) -> bool:
 
 
 def _centre(x: Tensor, mean: Tensor, rstd: Tensor) -> Tensor:
-    """What to subtract: where a variance overflowed, and so may a difference, no mean that is a number.
+    """What forward subtracts: where a variance overflowed, and so may a difference, no mean that is a number.
 
-    What eager's kernels for the CPU sweep they multiply by nothing then, and the mean too; elsewhere they subtract it.
+    What eager's kernels for the CPU sweep they multiply by nothing then, and the mean too; elsewhere they subtract it,
+    and so does backward of all of them.
     """
     swept = mean.device.type == HOST and _is_swept(x)
     return p.where(p.eq(rstd, 0.0), p.mul(mean, 0.0), mean) if swept else mean
@@ -345,7 +346,7 @@ def batch_norm_backward(
     if training:
         assert mean is not None and rstd is not None
         scale = cast(rstd, wide)
-        centre = _centre(x, _channel_view(cast(mean, wide), x), _channel_view(scale, x))
+        centre = _channel_view(cast(mean, wide), x)
     else:
         assert running_mean is not None and running_var is not None
         scale = p.rsqrt(p.add(cast(running_var, wide), eps))
