@@ -6,8 +6,9 @@
 A rounding that what comes after it can show by more than its size stays: of what is compared, floored or made an
 integer, of what is the largest or the smallest by position, and of what positions are made of. So it does where other
 kernels do that, which read the value from memory, forward or backward: a maximum, and what it is compared with, are
-rounded alike then. What products and attention make of a value is another one. Values in memory are rounded as their
-dtype says. Neighbours: `schedule` asks what is `shown`, `apply` builds kernels.
+rounded alike then. And so it does where others read the value to take the exponential of its difference from something:
+the parts that backward of a softmax makes of it add up to 1 then. What products and attention make of a value is
+another one. Values in memory are rounded as their dtype says. Neighbours: `schedule` asks what is `shown`, `apply` builds kernels.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from stator.loop.deps import Facts
 from stator.loop.expr import Expr, Rewriter, postorder
 from stator.loop.kernel import Store
 from stator.loop.nest import Extern, View
-from stator.loop.scalar import FLOATS
+from stator.loop.scalar import FLOATS, HALVES
 
 #: Operators whose result jumps where an operand passes a number.
 _JUMPS = frozenset(
     "eq ne lt le gt ge isnan isinf floor ceil trunc round floordiv mod sign bitcast load index".split()
 )  # fmt: skip
 _BY_POSITION = ("argmax", "argmin")
+#: Operators whose result changes by as many parts of it as their last operand does: large numbers by a rounding.
+_POWERS = ("exp", "exp2")
 #: What gives one of its operands as it is, but for the first, by which it chooses.
 _CHOICES: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {"where": partial(e.op, "where"), "masked": e.masked}
 
@@ -35,14 +38,35 @@ _CHOICES: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {"where": partial(e.op
 def shown(facts: Facts, outputs: Collection[int] = ()) -> set[str]:
     """The buffers of a program whose roundings are shown by what is made of them; `outputs` are others that are."""
     found = {out.buffer for i in outputs if isinstance(out := facts.program.outputs[i], View)}
+    exponents: set[str] = set()
     for number in reversed(facts.live):
         node = facts.node(number)
         if isinstance(node, Extern):
             found.update([view.buffer for view in node.views()] if _decides(node) else ())
             continue
-        kept = _below(facts.nests[number].nodes, {node.value} if node.buffer.name in found else ())
+        nodes = facts.nests[number].nodes
+        kept = _below(nodes, {node.value} if node.buffer.name in found else ())
         found.update([load.attr[0] for load in kept if load.op == "load" and load.dtype in FLOATS])
+        raised = [item.args[-1] for item in nodes if item.op in _POWERS]
+        for exponent in [*raised, node.value] if node.buffer.name in exponents else raised:
+            loads, halves = _terms(exponent)
+            exponents.update(loads)
+            found.update(halves)
     return found
+
+
+def _terms(exponent: Expr) -> tuple[list[str], list[str]]:
+    """The buffers that are terms of an exponent, and those of half types among them that have others beside them."""
+    terms, left = [], [exponent]
+    while left:
+        term = left.pop()
+        if term.op in ("add", "sub", "neg") or (term.op == "cast" and term.dtype in FLOATS):
+            left.extend(term.args)
+        elif term.op != "const":
+            terms.append(term)
+    loads = [term for term in terms if term.op == "load"]
+    halves = [load.attr[0] for load in loads if load.dtype in HALVES]
+    return [load.attr[0] for load in loads], halves if len(terms) > len(halves) else []
 
 
 def _decides(node: Extern) -> bool:

@@ -163,3 +163,21 @@ def test_what_a_scatter_has_kept_is_found_again_in_backward() -> None:
         for run in (function, stator.compile(function, fullgraph=True, options={"numerics": "fast"}))
     ]
     torch.testing.assert_close(fast, eager, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_parts_of_a_softmax_that_backward_makes_add_up(dtype: torch.dtype) -> None:
+    """Its maximum and sum are of forward's numbers, and backward takes powers of numbers from memory: the same ones.
+
+    Of targets that are constants the gradient is the part that the softmax gives to each, less what the target has.
+    """
+
+    def loss(x: Tensor) -> Tensor:
+        numbers = (x * 3).to(dtype)
+        return F.cross_entropy(numbers, numbers.detach(), reduction="sum")
+
+    torch.manual_seed(2)
+    x = (torch.randn(6, 4) * 100).requires_grad_()
+    compiled = stator.compile(loss, options={"numerics": "fast", "check_speed": "off"})
+    found, wanted = (torch.autograd.grad(fn(x), x)[0] for fn in (compiled, loss))
+    torch.testing.assert_close(found, wanted, rtol=0.02, atol=0.02 * float(wanted.abs().max()))
