@@ -8,7 +8,8 @@ integer, of what is the largest or the smallest by position, and of what positio
 kernels do that, which read the value from memory, forward or backward: a maximum, and what it is compared with, are
 rounded alike then. And so it does where others read the value to take the exponential of its difference from something:
 the parts that backward of a softmax makes of it add up to 1 then. What products and attention make of a value is
-another one. Values in memory are rounded as their dtype says. Neighbours: `schedule` asks what is `shown`, `apply` builds kernels.
+another one. Values in memory are rounded as their dtype says.
+Neighbours: `schedule` asks what is `shown`, `apply` builds kernels.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from stator.base import collector
 from stator.targets.cuda.driver import library
 from stator.targets.cuda.memory import empty, memory, new_pool, release, zeros
 from stator.targets.cuda.toolchain import KIND
+from stator.targets.cuda.workspaces import close_stream, side_stream, workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     #: Where a copy goes, and where it comes from.
     Pair = tuple[torch.Tensor, torch.Tensor]
 
-__all__ = ["KIND", "QUEUED", "REFUSED", "empty", "memory", "new_pool", "release", "zeros"]
+__all__ = [
+    "KIND", "QUEUED", "REFUSED", "close_stream", "empty", "memory", "new_pool", "release", "side_stream", "zeros",
+]  # fmt: skip
 _READS = "the host waits for what it computes"
 #: Operators that read memory of the device from the host.
 REFUSED: Final = dict.fromkeys(
@@ -110,22 +113,6 @@ def context(number: int) -> int:
     return found.value or 0
 
 
-def side_stream(number: int) -> torch.cuda.Stream:
-    """A stream of the device that nobody else has: those of PyTorch take turns."""
-    import torch
-
-    made = ctypes.c_void_p()
-    with torch.cuda.device(number):
-        torch.cuda.current_stream().query()  # makes the context, where nothing was done on the device yet
-        _check(library().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING), "making a stream")
-    return torch.cuda.ExternalStream(made.value or 0, number)
-
-
-def close_stream(side: torch.cuda.Stream) -> None:
-    """Gives it back."""
-    library().cuStreamDestroy_v2(ctypes.c_void_p(side.cuda_stream))
-
-
 def stream_number(side: torch.cuda.Stream) -> int:
     """Its handle."""
     return int(side.cuda_stream)
@@ -168,30 +155,21 @@ def capture(
     after: Callable[[Sequence[Any]], Sequence[Pair]],
     random: bool,
 ) -> tuple[Graph, tuple[Any, ...], list[int]]:
-    """The graph of a call, its results, and the steps of the copies.
-
-    The workspace of cuBLAS, 32 MiB on Hopper, is allocated where it is first asked for: here, from what recordings have
-    in common, and it goes back there.
-    """
+    """The graph of a call, its results, and the steps of the copies."""
     import torch
 
     number = side.device_index
     capturing = _capturing_with_numbers if random else _capturing
     pairs: list[Pair] = list(before)
     around = _in_order(side) if random else nullcontext()
-    with around, torch.cuda.stream(side), collector.stopped():  # what is collected may wait for the device
-        torch._C._cuda_clearCublasWorkspaces()
-        with torch.cuda.use_mem_pool(pool, number):
-            torch.cuda.current_blas_handle()  # a thread's first one cannot be made later, either
-        try:
-            with capturing(side, new_pool(number) if apart else pool) as graph:
-                _copy(before)
-                results = tuple(call(inputs))
-                last = after(results)
-                _copy(last)
-                pairs += last
-        finally:
-            torch._C._cuda_clearCublasWorkspaces()
+    on_side = torch.cuda.stream(side)
+    quiet = collector.stopped()  # what is collected may wait for the device
+    with around, on_side, quiet, workspace(side, pool), capturing(side, new_pool(number) if apart else pool) as graph:
+        _copy(before)
+        results = tuple(call(inputs))
+        last = after(results)
+        _copy(last)
+        pairs += last
     return graph, results, _steps(graph, pairs)
 
 
@@ -285,8 +263,6 @@ def _forget_error() -> None:
 
 #: A capture forbids this thread alone what would wait for the device.
 _THREAD_LOCAL: Final = 1
-#: Of a stream: it does not wait for the default one.
-_NON_BLOCKING: Final = 1
 #: What the driver says of a stream on which something is captured, and nothing forbidden was done.
 _IS_CAPTURING: Final = 1
 

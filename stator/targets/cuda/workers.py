@@ -27,6 +27,8 @@ PROGRAM = Path(__file__).with_name("worker.py")
 #: More would wait for each other's memory.
 MOST_WORKERS = 32
 IDLE_SECONDS = 60.0
+#: The name of threads that wait for a worker. They do nothing with a device.
+THREAD = "stator-compile"
 
 Job = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -130,7 +132,7 @@ class Workers:
                 pass
         connection = Connection(ours.detach())
         self._connections.add(connection)
-        threading.Thread(target=self._serve, args=(connection,), name="stator-compile", daemon=True).start()
+        threading.Thread(target=self._serve, args=(connection,), name=THREAD, daemon=True).start()
 
     # -- the thread of a worker
 

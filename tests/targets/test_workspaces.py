@@ -1,0 +1,114 @@
+"""Workspaces of cuBLAS are forgotten for recordings, but never while another thread may be about to multiply."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+import stator
+from stator.targets.cuda import workers, workspaces
+
+
+@pytest.fixture(autouse=True)
+def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of pytest's are none that multiply."""
+    before = set(threading.enumerate()) - {threading.current_thread()}
+    enumerate_ = threading.enumerate
+    monkeypatch.setattr(threading, "enumerate", lambda: [t for t in enumerate_() if t not in before])
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[str | None], None]]:
+    """Starts a thread of a name, which waits until the test is over."""
+    over, made = threading.Event(), []
+
+    def start(name: str | None) -> None:
+        made.append(threading.Thread(target=over.wait, name=name))
+        made[-1].start()
+
+    yield start
+    over.set()
+    for thread in made:
+        thread.join()
+
+
+def test_who_is_alone(started: Callable[[str | None], None]) -> None:
+    assert workspaces.is_alone()
+    started(workers.THREAD)
+    assert workspaces.is_alone()
+    started(None)
+    assert not workspaces.is_alone()
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_in_backward(monkeypatch: pytest.MonkeyPatch, devices: int) -> None:
+    """Whose threads are one for each device."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    found = []
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: object, gradient: Tensor) -> Tensor:
+            found.append(workspaces.is_alone())
+            return gradient * 2
+
+    Twice.apply(torch.ones(2, requires_grad=True)).sum().backward()
+    assert found == [devices == 1]
+
+
+def _multiply(x: Tensor) -> Tensor:
+    return ((x * 2).sin() @ x.t()).sum(-1)
+
+
+def _round(streams: Sequence[torch.cuda.Stream]) -> None:
+    """A function that threads record, each on a stream of its own, and multiply beside."""
+    compiled = stator.compile(_multiply, mode="reduce-overhead")
+    wrong: list[BaseException] = []
+
+    def work(stream: torch.cuda.Stream, seed: int) -> None:
+        try:
+            with torch.cuda.stream(stream):
+                generator = torch.Generator("cuda").manual_seed(seed)
+                for _ in range(6):
+                    x = torch.randn(64, 50, generator=generator, device="cuda")
+                    torch.testing.assert_close(compiled(x), _multiply(x))
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(stream, seed)) for seed, stream in enumerate(streams)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong
+    _let_go()
+
+
+def _let_go() -> None:
+    stator.reset()
+    gc.collect()
+
+
+@pytest.mark.gpu
+def test_threads_that_multiply_while_others_record(few_objects: None) -> None:
+    """Their workspaces stay, for no more streams than there were at once; alone, all go back."""
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    for _ in range(8):
+        _round(streams)
+        assert len(workspaces._pools) <= len(streams)
+    held = torch.cuda.memory_allocated()
+    compiled = stator.compile(_multiply, mode="reduce-overhead")
+    for _ in range(4):
+        compiled(torch.randn(64, 50, device="cuda"))
+    _let_go()
+    assert not workspaces._spare and not workspaces._pools
+    assert torch.cuda.memory_allocated() < held
