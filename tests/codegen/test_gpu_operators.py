@@ -210,3 +210,13 @@ def test_positions_that_reductions_give() -> None:
     check(lambda x: torch.nanquantile(x, torch.tensor([0.2, 0.9], device="cuda"), dim=1), x)
     check(lambda x, i: x.flatten()[i.sum(1)], x, torch.ones(4, 3, dtype=torch.long, device="cuda"))
     check(lambda n: 2**n, torch.arange(9, dtype=torch.int32, device="cuda"))
+
+
+def test_erfinv_of_every_number() -> None:
+    """Bit for bit, though numbers below the normal ones may be taken for zero on the way (`targets/cuda/worker.py`)."""
+    compiled = stator.compile(torch.erfinv, options={"cache": False, "strict": True})
+    step = 1 << 28
+    for first in range(-(1 << 31), 1 << 31, step):
+        x = torch.arange(first, first + step, device="cuda", dtype=torch.int32).view(torch.float32)
+        found, wanted = compiled(x), torch.erfinv(x)
+        assert bool(((found.view(torch.int32) == wanted.view(torch.int32)) | (found.isnan() & wanted.isnan())).all())

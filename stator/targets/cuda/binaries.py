@@ -87,7 +87,7 @@ class Source:
     def key(self) -> str:
         """Under what its alternatives are filed."""
         read = sorted([(name, value) for name, value in self.launch.items() if name not in _OF_CALLS])
-        told = read, sorted(worker.OPTIONS[self.target[0]].items())
+        told = read, sorted(worker.OPTIONS[self.target[0]].items()), sorted(worker.INDIFFERENT)
         return "kernel-" + key_of(self._called(self._computed), told, self.target, compiler(self.compiler))
 
     def job(self, alternative: int) -> dict[str, Any]:

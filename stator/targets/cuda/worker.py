@@ -47,6 +47,9 @@ FREQUENT = {
     "rsqrt": 1, "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log1p": 1, "erf": 1, "tanh": 1, "copysign": 2, "floor": 1,
     "ceil": 1, "trunc": 1, "nearbyint": 1,
 }  # fmt: skip
+#: Functions of libdevice that give the same where numbers below the normal ones may be taken for zero on the way, as
+#: there are none, or that do not ask; `tanh` and `erf` are only called for float64 (`codegen/triton/instructions.py`).
+INDIFFERENT = frozenset(("erfinv", "copysign", "floor", "ceil", "trunc", "nearbyint", "tanh", "erf"))
 _CALLS = re.compile(r"libdevice\.(\w+)\(")
 #: A function of libdevice that nothing was linked for.
 _MISSING = re.compile(r"^declare .*@__nv_", re.MULTILINE)
@@ -88,8 +91,10 @@ def _compiled(job: Mapping[str, Any]) -> dict[str, Any]:
         return own
     called = set(_CALLS.findall(job["text"]))
     library = frequent(tuple(job["target"])) if called and called <= FREQUENT.keys() else ""
+    flushes = job["target"][0] == "cuda" and "erfinv" in called and called <= INDIFFERENT
+    told: dict[str, Any] = {"enable_reflect_ftz": True} if flushes else {}
     found = _lowered(job, {"extern_libs": {"libdevice": library}}) if library else {}
-    return found or _lowered(job, {})
+    return found or _lowered(job, told)
 
 
 def _lowered(job: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +118,7 @@ def _lowered(job: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {"target": target, **vars(options)}
     for stage, lower in stages.items():
         made = lower(made, facts)
-        if told and stage == "llir" and _MISSING.search(made):
+        if "extern_libs" in told and stage == "llir" and _MISSING.search(made):
             return {}
         if stage == BINARIES[target.backend]:
             break
