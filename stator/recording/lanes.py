@@ -25,14 +25,14 @@ class Lane:
 
     def __init__(self, recorder: Recorder, number: int, stream: int) -> None:
         self.recorder, self.number, self.stream = recorder, number, stream
-        self.side = recorder.side_stream(number)
+        self.side = recorder.side_stream(number, stream)
         self.pool = recorder.new_pool(number)
         self.context = recorder.context(number)
         #: Held while a call is being recorded; who does not get it runs as it is.
         self.lock = threading.Lock()
         #: Storages of results of recordings: an input that lies there comes from another recording.
         self.storages: set[int] = set()
-        weakref.finalize(self, _let_go, recorder, number, self.side).atexit = False
+        weakref.finalize(self, _let_go, recorder, number, stream, self.side).atexit = False
 
 
 def lane_of(recorder: Recorder, number: int, stream: int) -> Lane:
@@ -44,10 +44,10 @@ def lane_of(recorder: Recorder, number: int, stream: int) -> Lane:
     return found
 
 
-def _let_go(recorder: Recorder, number: int, side: Any) -> None:
+def _let_go(recorder: Recorder, number: int, stream: int, side: Any) -> None:
     """Intermediates of graphs have a block for each stream."""
     scratch_forget(number, recorder.stream_number(side))
-    recorder.close_stream(side)
+    recorder.close_stream(side, stream)
 
 
 def blocks_of(lane: Lane) -> list[Any]:

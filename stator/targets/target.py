@@ -115,10 +115,10 @@ class Recorder(Protocol):
     def context(self, number: int) -> int:
         """The context of a device."""
 
-    def side_stream(self, number: int) -> Any:
-        """A stream that nobody else has."""
+    def side_stream(self, number: int, stream: int) -> Any:
+        """A stream of a device that nobody else has, on which calls on a stream of that number are kept."""
 
-    def close_stream(self, side: Any) -> None:
+    def close_stream(self, side: Any, stream: int) -> None:
         """Gives it back."""
 
     def stream_number(self, side: Any) -> int:

@@ -166,10 +166,10 @@ class Recorder:
     def context(self, number: int) -> int:
         return CONTEXT
 
-    def side_stream(self, number: int) -> int:
+    def side_stream(self, number: int, stream: int) -> int:
         return 0x7FF
 
-    def close_stream(self, side: int) -> None:
+    def close_stream(self, side: int, stream: int) -> None:
         """Nothing was made."""
 
     def stream_number(self, side: int) -> int:

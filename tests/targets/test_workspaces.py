@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -65,6 +66,28 @@ def test_in_backward(monkeypatch: pytest.MonkeyPatch, devices: int) -> None:
     assert found == [devices == 1]
 
 
+class Side:
+    """A stream that may have workspaces."""
+
+    cuda_stream, device_index = 123456, 0
+
+
+def test_a_stream_with_workspaces_is_there_for_calls_of_the_same_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is closed once those are forgotten."""
+    closed: list[int] = []
+    monkeypatch.setattr(
+        workspaces, "library", lambda: SimpleNamespace(cuStreamDestroy_v2=lambda s: closed.append(s.value))
+    )
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
+    monkeypatch.setitem(workspaces._pools, Side.cuda_stream, [None])
+    side = Side()
+    workspaces.close_stream(side, 7)
+    assert workspaces.side_stream(0, 7) is side and not closed
+    workspaces.close_stream(side, 7)
+    workspaces._forget()
+    assert closed == [Side.cuda_stream] and not workspaces._spare and Side.cuda_stream not in workspaces._pools
+
+
 def _multiply(x: Tensor) -> Tensor:
     return ((x * 2).sin() @ x.t()).sum(-1)
 
@@ -90,7 +113,6 @@ def _round(streams: Sequence[torch.cuda.Stream]) -> None:
     for thread in threads:
         thread.join()
     assert not wrong, wrong
-    _let_go()
 
 
 def _let_go() -> None:
@@ -104,11 +126,13 @@ def test_threads_that_multiply_while_others_record(few_objects: None) -> None:
     streams = [torch.cuda.Stream() for _ in range(4)]
     for _ in range(8):
         _round(streams)
+        _let_go()
         assert len(workspaces._pools) <= len(streams)
     held = torch.cuda.memory_allocated()
     compiled = stator.compile(_multiply, mode="reduce-overhead")
     for _ in range(4):
         compiled(torch.randn(64, 50, device="cuda"))
+    del compiled
     _let_go()
-    assert not workspaces._spare and not workspaces._pools
+    assert not any(workspaces._spare.values()) and not workspaces._pools
     assert torch.cuda.memory_allocated() < held

@@ -6,7 +6,8 @@ that the recording holds. Afterwards PyTorch is made to forget it, so that other
 
 PyTorch only forgets those of all threads at once, and another thread may have been told of its own and not have queued
 its product yet, which would then write memory that somebody else has, or nobody. So beside other threads nothing is
-forgotten: workspaces lie in a pool of their stream's, and stream and pool are there for the next lane when one ends.
+forgotten: workspaces lie in a pool of their stream's, and both are there when calls of the same stream are recorded
+again, whose replays come after all that worked there.
 Neighbours: `recorder.py` captures; `recording/lanes.py` has a stream beside for each one that calls are made on.
 """
 
@@ -28,16 +29,15 @@ if TYPE_CHECKING:
 
 #: Handle of a stream → pools in which PyTorch may have workspaces for it. Such a stream is not closed.
 _pools: dict[int, list[torch.cuda.MemPool]] = {}
-#: Number of a device → those of its streams that no lane has, with such pools.
-_spare: dict[int, list[torch.cuda.Stream]] = {}
+#: Number of a device and of the stream that calls are made on → streams beside, with such pools, that no lane has.
+_spare: dict[tuple[int, int], list[torch.cuda.Stream]] = {}
 
 
-def side_stream(number: int) -> torch.cuda.Stream:
+def side_stream(number: int, stream: int) -> torch.cuda.Stream:
     """A stream of the device that nobody else has: those of PyTorch take turns."""
     import torch
 
-    if spare := _spare.get(number):
-        torch.cuda.synchronize(number)  # a replay of the lane that had it may still work in its workspace
+    if spare := _spare.get((number, stream)):
         return spare.pop()
     made = ctypes.c_void_p()
     with torch.cuda.device(number):
@@ -48,10 +48,10 @@ def side_stream(number: int) -> torch.cuda.Stream:
     return torch.cuda.ExternalStream(made.value or 0, number)
 
 
-def close_stream(side: torch.cuda.Stream) -> None:
+def close_stream(side: torch.cuda.Stream, stream: int) -> None:
     """Gives it back."""
     if side.cuda_stream in _pools:
-        _spare.setdefault(side.device_index, []).append(side)
+        _spare.setdefault((side.device_index, stream), []).append(side)
     else:
         library().cuStreamDestroy_v2(ctypes.c_void_p(side.cuda_stream))
 
@@ -99,9 +99,10 @@ def _forget() -> None:
 
     torch._C._cuda_clearCublasWorkspaces()
     while _spare:
-        for side in _spare.popitem()[1]:
+        (_, stream), sides = _spare.popitem()
+        for side in sides:
             del _pools[side.cuda_stream]
-            close_stream(side)
+            close_stream(side, stream)
 
 
 #: Of a stream: it does not wait for the default one.
