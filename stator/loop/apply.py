@@ -7,7 +7,7 @@ reads is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -26,18 +26,18 @@ Place: TypeAlias = tuple[str, int | None]
 Launches: TypeAlias = dict[tuple[Any, ...], tuple[Launch, list[Place]]]
 
 
-def step(group: Group, facts: Facts, known: Launches, shown: Collection[str] | None = None) -> Step:
+def step(group: Group, facts: Facts, known: Launches, rounds: bool = True) -> Step:
     """The launch or call that runs a group.
 
-    A kernel rounds between its operators as eager does; unless it is told whose roundings are `shown`.
+    A kernel `rounds` between its operators as eager does, or where that is shown alone.
     Groups that differ in the names of their buffers alone have one kernel, which is made for the first of them.
     """
     node = facts.node(group.members[0])
     if isinstance(node, Extern):
         return Call(node) if node.kernel is None else _launch_of(node, node.kernel)
-    form, places = _form(group, facts, shown or ())
+    form, places = _form(group, facts)
     if form not in known:
-        known[form] = _launch(group, facts, shown), places
+        known[form] = _launch(group, facts, rounds), places
     launch, others = known[form]
     own = dict(zip(others, places, strict=True))
     operators = [operator for member in group.members for operator in facts.nests[member].nest.operators]
@@ -62,7 +62,7 @@ def _pointer(pointer: Pointer, own: Mapping[Place, Place]) -> Pointer:
     return Pointer(name, position or 0)
 
 
-def _form(group: Group, facts: Facts, shown: Collection[str]) -> tuple[tuple[Any, ...], list[Place]]:
+def _form(group: Group, facts: Facts) -> tuple[tuple[Any, ...], list[Place]]:
     """All that a group's kernel follows from, with numbers for places; and these, in the order of their numbers."""
     buffers, known = facts.program.buffers, _known_elements(group, facts)
     numbers: dict[Place, int] = {}
@@ -82,7 +82,7 @@ def _form(group: Group, facts: Facts, shown: Collection[str]) -> tuple[tuple[Any
             else:
                 form.append(node)
         form += (order[nest.value], nest.index, nest.mode, numbers.setdefault((name, None), len(numbers)))
-        form += (name in facts.special, escapes(name, group.bits, facts), name in shown, tuple((mapping or {}).items()))
+        form += (name in facts.special, escapes(name, group.bits, facts), tuple((mapping or {}).items()))
     for name, at in numbers:
         span = buffers[name].span
         form.append((buffers[name].dtype, span if at is None else length(at, span, at)))
@@ -96,7 +96,7 @@ def _known_elements(group: Group, facts: Facts) -> set[str]:
     return {buffer for buffer, _ in loads} - others - group.writes.keys()
 
 
-def _launch(group: Group, facts: Facts, shown: Collection[str] | None) -> Launch:
+def _launch(group: Group, facts: Facts, rounds: bool) -> Launch:
     made: dict[str, Expr] = {}
     stores: list[Store] = []
     reduced = frozenset(group.space.reduce_axes)
@@ -116,7 +116,7 @@ def _launch(group: Group, facts: Facts, shown: Collection[str] | None) -> Launch
         if escapes(name, group.bits, facts):
             space = "outer" if index.axes().isdisjoint(reduced) else "inner"
             stores.append(Store(name, index, value, space, nest.mode))
-    if shown is not None:
-        stores = without_roundings(stores, shown)
+    if not rounds:
+        stores = without_roundings(stores)
     stores.sort(key=lambda store: store.buffer in facts.special)  # what changes an operand comes last
     return canonical(Draft(group.space, stores, group.ordered), facts.program.buffers, bool(facts.program.symbols))

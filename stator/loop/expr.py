@@ -165,6 +165,15 @@ def cast(value: Expr, dtype: str) -> Expr:
     return _intern("cast", (value,), dtype)
 
 
+#: What says of a cast to a half type that no kernel leaves it out.
+KEPT = "kept"
+
+
+def keep(value: Expr) -> Expr:
+    """The cast as one that no kernel leaves out; what is none, as it is."""
+    return _intern("cast", value.args, value.dtype, KEPT) if value.op == "cast" else value
+
+
 #: How many expressions are looked at for that; of longer chains the last rounding stays.
 _LOOKED_AT = 32
 
@@ -505,7 +514,8 @@ def rebuild(node: Expr, args: tuple[Expr, ...]) -> Expr:
     """The same operation on other operands, through its constructor."""
     match node.op:
         case "cast":
-            return cast(args[0], node.dtype)
+            made = cast(args[0], node.dtype)
+            return keep(made) if node.attr == KEPT else made
         case "bitcast":
             return bitcast(args[0], node.dtype)
         case "known":

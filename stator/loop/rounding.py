@@ -5,11 +5,11 @@
 
 A rounding that what comes after it can show by more than its size stays: of what is compared, floored or made an
 integer, of what is the largest or the smallest by position, and of what positions are made of. So it does where other
-kernels do that, which read the value from memory, forward or backward: a maximum, and what it is compared with, are
-rounded alike then. And so it does where others read the value to take the exponential of its difference from something:
-the parts that backward of a softmax makes of it add up to 1 then. What products and attention make of a value is
-another one. Values in memory are rounded as their dtype says.
-Neighbours: `schedule` asks what is `shown`, `apply` builds kernels.
+kernels do that, forward or backward, which read the value from memory or compute it once more: a maximum, and what it
+is compared with, are rounded alike then. And so it does where others read the value to take the exponential of its
+difference from something: the parts that backward of a softmax makes of it add up to 1 then. What products and
+attention make of a value is another one. Values in memory are rounded as their dtype says.
+Neighbours: `schedule` has marked what is shown, `apply` builds kernels.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from stator.loop import expr as e
-from stator.loop.deps import Facts
+from stator.loop.deps import Facts, analyse
 from stator.loop.expr import Expr, Rewriter, postorder
 from stator.loop.kernel import Store
-from stator.loop.nest import Extern, View
+from stator.loop.nest import Extern, Nest, Program, View
 from stator.loop.scalar import FLOATS, HALVES
 
 #: Operators whose result jumps where an operand passes a number.
@@ -38,8 +39,30 @@ _CHOICES: dict[str, Callable[[Expr, Expr, Expr], Expr]] = {"where": partial(e.op
 
 def shown(facts: Facts, outputs: Collection[int] = ()) -> set[str]:
     """The buffers of a program whose roundings are shown by what is made of them; `outputs` are others that are."""
+    return _shown(facts, outputs)[0]
+
+
+def keep_shown(program: Program, outputs: Collection[int] = ()) -> Program:
+    """The program, of which no kernel leaves out roundings that are shown: of values in memory, of what jumps is made
+    of, and where the same values are computed once more, at whatever positions.
+    """
+    forms = _Forms()
+    kept = {forms(node) for node in _shown(analyse(program), outputs)[1] if _rounds(node)}
+    if not kept:
+        return program
+    rewrite = _Keeping(forms, kept)
+    nodes = [
+        replace(node, value=rewrite(node.value), index=rewrite.index(node.index)) if isinstance(node, Nest) else node
+        for node in program.nodes
+    ]
+    return replace(program, nodes=tuple(nodes))
+
+
+def _shown(facts: Facts, outputs: Collection[int]) -> tuple[set[str], set[Expr]]:
+    """The buffers whose roundings are shown, and the expressions of nests whose are."""
     found = {out.buffer for i in outputs if isinstance(out := facts.program.outputs[i], View)}
     exponents: set[str] = set()
+    expressions: set[Expr] = set()
     for number in reversed(facts.live):
         node = facts.node(number)
         if isinstance(node, Extern):
@@ -47,13 +70,14 @@ def shown(facts: Facts, outputs: Collection[int] = ()) -> set[str]:
             continue
         nodes = facts.nests[number].nodes
         kept = _below(nodes, {node.value} if node.buffer.name in found else ())
+        expressions |= kept
         found.update([load.attr[0] for load in kept if load.op == "load" and load.dtype in FLOATS])
         raised = [item.args[-1] for item in nodes if item.op in _POWERS]
         for exponent in [*raised, node.value] if node.buffer.name in exponents else raised:
             loads, halves = _terms(exponent)
             exponents.update(loads)
             found.update(halves)
-    return found
+    return found, expressions
 
 
 def _terms(exponent: Expr) -> tuple[list[str], list[str]]:
@@ -78,11 +102,10 @@ def _decides(node: Extern) -> bool:
     return "attention" not in node.target and any(out.dtype in ("i64", "i32", "bool") for out in node.outputs)
 
 
-def without_roundings(stores: Sequence[Store], shown: Collection[str] = ()) -> list[Store]:
+def without_roundings(stores: Sequence[Store]) -> list[Store]:
     """The same stores of values that are rounded between operators only where it counts."""
     nodes = postorder([root for store in stores for root in store.roots])
-    kept = [root for store in stores for root in store.roots[store.buffer not in shown :]]
-    wide = _Wide(_below(nodes, kept))
+    wide = _Wide(_below(nodes, ()))
     return [replace(store, value=wide(store.value)) for store in stores]
 
 
@@ -101,6 +124,38 @@ def _jumps(node: Expr) -> bool:
     return node.op in _JUMPS or (node.op == "reduce" and node.attr in _BY_POSITION)
 
 
+def _rounds(node: Expr) -> bool:
+    return node.op == "cast" and node.dtype in HALVES
+
+
+class _Forms:
+    """A number for each expression, the same for those that differ only in where they read."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[Any, ...], int] = {}
+        self.known: dict[Expr, int] = {}
+
+    def __call__(self, root: Expr) -> int:
+        for node in postorder([root]):
+            if node not in self.known:
+                attr = node.attr[0] if node.op == "load" else None if node.op == "index" else node.attr
+                form = node.op, node.dtype, attr, *[self.known[arg] for arg in node.args]
+                self.known[node] = self.numbers.setdefault(form, len(self.numbers))
+        return self.known[root]
+
+
+class _Keeping(Rewriter):
+    """Marks the roundings of some forms as ones that stay."""
+
+    def __init__(self, forms: _Forms, kept: Collection[int]) -> None:
+        super().__init__({})
+        self.forms, self.kept = forms, kept
+
+    def _rebuild(self, node: Expr) -> Expr:
+        made = super()._rebuild(node)
+        return e.keep(made) if _rounds(node) and self.forms(node) in self.kept else made
+
+
 class _Wide(Rewriter):
     """Leaves out roundings, but for those that are kept."""
 
@@ -117,7 +172,7 @@ class _Wide(Rewriter):
 
     def _unrounded(self, value: Expr, dtype: str) -> Expr | None:
         """What was rounded to a half type, or chosen among values that were; None where nothing was, or is kept."""
-        if value.dtype not in ("bf16", "f16") or value in self.kept:
+        if value.dtype not in HALVES or value in self.kept or (value.op == "cast" and value.attr == e.KEPT):
             return None
         if value.op == "cast" and value.args[0].dtype == dtype:
             return self.memo[value.args[0]]

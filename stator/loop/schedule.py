@@ -29,14 +29,15 @@ def schedule(program: Program, device: Device, rounds: bool = True, shown: Colle
     by others.
     """
     pieces: dict[str, str] = {}
+    if not rounds:
+        program = rounding.keep_shown(program, shown)
     plan = fusion.decide(analyse(prepare(program, device, pieces)), device)
     plan = make_rows_again(repeat(plan, device, rounds), device) if device.repeats else plan
     plan, layouts = layout.settle(plan, device)
     facts, program = plan.facts, plan.facts.program
     ordered = order(plan)
     launches: apply.Launches = {}
-    wide = None if rounds else rounding.shown(facts, shown)
-    steps = tuple([apply.step(group, facts, launches, wide) for group in ordered])
+    steps = tuple([apply.step(group, facts, launches, rounds) for group in ordered])
     acted = list(acts(facts))
     used: dict[Kernel, str] = {}
     for group, step in zip(ordered, steps, strict=True):
