@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ LARGEST_POWER = 2048.0
 PARTS = 16
 #: Where the factors of a matrix product are, and which of their dims is summed over.
 PRODUCTS = {"mm": (0, -1, -2), "bmm": (0, -1, -2), "addmm": (1, -1, -2), "baddbmm": (1, -1, -2)} | {
-    "dot": (0, -1, -1), "vdot": (0, -1, -1), "mv": (0, -1, -1), "addmv": (1, -1, -1)
+    "addbmm": (1, -1, -2), "dot": (0, -1, -1), "vdot": (0, -1, -1), "mv": (0, -1, -1), "addmv": (1, -1, -1)
 }  # fmt: skip
 #: Scans → how the last of what was before is joined with what follows.
 SCANS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"cumsum": torch.add, "cumprod": torch.mul}
@@ -186,14 +186,29 @@ class Reordered(TorchDispatchMode):
         what order, depends on the processor.
         """
         args = self.recombined(args, *PRODUCTS[name])
-        out: Tensor = func(*args, **kwargs)
-        if not out.is_floating_point():
+        out: Tensor = self.scaled(func, args, kwargs)
+        if not out.is_floating_point() or name == "addbmm":
             return out
         if self.joins or self.rounds:
             return self.summed(out, args, kwargs, PRODUCTS[name][0])
         if not self.extreme:
             return out
         return out.copy_(func(*[a.double() if isinstance(a, Tensor) else a for a in args], **kwargs))
+
+    def scaled(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor:
+        """The factor of a product before it is taken, after it, or as the library has it: what overflows may differ."""
+        alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
+        if alpha == 1 or not args[0].is_floating_point() or args[0].dtype in HALF_TYPES:
+            return cast(Tensor, func(*args, **kwargs))
+        x, left, right = args
+        match int(torch.randint(0, 3, (), generator=self.random)):
+            case 0:
+                return cast(Tensor, func(*args, **kwargs))
+            case 1:
+                return cast(Tensor, func(x, left * alpha, right, beta=beta))
+            case _:
+                product: Tensor = func(x, left, right, beta=0) * alpha
+                return product + x * beta if beta else product
 
     def summed(self, out: Tensor, args: Sequence[Any], kwargs: dict[str, Any], first: int) -> Tensor:
         """One term after the other; a product that is joined with the sum cannot overflow alone."""

@@ -294,3 +294,19 @@ def test_a_product_of_matrices_is_joined_with_what_comes_before_it() -> None:
         with Reordered(seed):
             found.append(rows @ columns)
     assert bool((found[0] == math.inf).all()) and bool(found[1].isnan().all())
+
+
+@pytest.mark.parametrize("name", ["addmm", "baddbmm", "addbmm"])
+def test_a_product_is_halved_before_it_overflows_or_after(name: str) -> None:
+    """And is what it was where nothing overflows, also beside what is not looked at."""
+    shape = (2, 2) if name == "addmm" else (1, 2, 2)
+    below = torch.full(shape if name == "baddbmm" else (2, 2), -math.inf, dtype=torch.float64)
+    large = torch.full(shape, torch.finfo(torch.float64).max * 0.6, dtype=torch.float64)
+    small, some = torch.eye(2, dtype=torch.float64).expand(shape) * 3, torch.rand(shape, dtype=torch.float64)
+    function, found = getattr(torch, name), set()
+    for seed in range(24):
+        with Reordered(seed):
+            found.add(str(function(below, small, large, alpha=0.5)[..., 0, 0].item()))
+            unread = function(below * math.nan, some, some, alpha=0.5, beta=0)
+        torch.testing.assert_close(unread.squeeze(), function(below, some, some, alpha=0.5, beta=0).squeeze())
+    assert found == {"-inf", "nan"}
