@@ -343,10 +343,12 @@ def _inverse_view_as_complex(step: Step, parent: fx.Node, value: fx.Node, emit: 
 def check_reach(base: Any, out: torch.Tensor) -> None:
     """Refuse a view that leaves the elements of the tensor it began with: nothing is known of the memory around.
 
-    Nor of that between them, once the tensor has been written to: its value then has other memory.
+    Nor of that between them, once the tensor has been written to: its value then has other memory. So has what is seen
+    as another dtype.
     """
     steps = base.handle.steps
-    whole = steps[0] if steps else Step(None, (), {}, base)
+    begin = max([i + 1 for i, step in enumerate(steps) if step.func is aten.view.dtype], default=0)
+    whole = steps[begin] if begin < len(steps) else Step(None, (), {}, base)
     low, high = _reach(whole.size, whole.stride, whole.offset)
     part = out.shape, out.stride(), out.storage_offset()
     first, last = _reach(*part)

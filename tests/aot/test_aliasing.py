@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 
 import stator
 from stator.base import log
-from stator.base.errors import Unsupported
+from stator.base.errors import CaptureError, Unsupported
 from tests.aot.relations import Function, Inputs, differences, observe
 
 
@@ -272,3 +272,21 @@ def test_forward_mode_is_refused() -> None:
         assert compiled(torch.ones(3)).tolist() == [1, 1, 1]
         with pytest.raises(Unsupported, match="forward-mode"):
             compiled(forward_ad.make_dual(torch.ones(3), torch.ones(3)))
+
+
+def test_memory_around_what_is_seen_as_another_dtype() -> None:
+    """A tensor seen as another dtype has memory of its own; eager's has that of the tensor it is a part of."""
+
+    def part(x: torch.Tensor, offset: int) -> torch.Tensor:
+        return x.narrow(0, 4, 8).view(torch.int32).as_strided((4,), (2,), offset) + 1
+
+    def as_wide(x: torch.Tensor, offset: int) -> torch.Tensor:
+        return x.float()[4:12].view(torch.int32).as_strided((4,), (1,), offset) + 1
+
+    x = torch.arange(64)
+    for fn, inside, outside in ((part, (8, 17), (2, 7, 18)), (as_wide, (4, 8), (0, 3, 9))):
+        for offset in inside:
+            assert torch.equal(stator.compile(fn, fullgraph=True)(x, offset), fn(x, offset))
+        for offset in outside:
+            with pytest.raises(CaptureError, match="reads memory outside of the tensor"):
+                stator.compile(fn, fullgraph=True)(x, offset)
