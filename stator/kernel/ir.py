@@ -73,6 +73,10 @@ class Value:
     dtype: str
 
     @property
+    def constant(self) -> int | None:
+        return None
+
+    @property
     def digest(self) -> int:
         return crc32(f"{self.name}:{self.dtype}".encode())
 

@@ -47,6 +47,11 @@ class Expr:
     _digest: int | None
 
     @property
+    def constant(self) -> int | None:
+        """The integer that it is, if that is known."""
+        return self.attr if self.op == "const" and self.dtype in INTEGERS else None
+
+    @property
     def digest(self) -> int:
         """A number that is the same in every process; few are asked for theirs."""
         if self._digest is None:
@@ -141,8 +146,6 @@ def to_index(value: Expr, bound: Extent) -> Index:
         value = value.args[0]
     if value.op == "index" and value.attr.within(bound):
         return value.attr
-    if value.op == "const" and value.attr >= 0 and less(value.attr, bound):
-        return Index.of(value.attr)
     return indirect(value, bound)
 
 

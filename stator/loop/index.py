@@ -25,6 +25,9 @@ class Loaded(Protocol):
     """What the algebra needs of the integer expression behind an `Indirect`."""
 
     @property
+    def constant(self) -> int | None: ...
+
+    @property
     def digest(self) -> int: ...
 
     @property
@@ -426,6 +429,8 @@ def _atom(kind: type, inner: Any, number: Extent) -> Any:
 
 def indirect(expr: Loaded, bound: Extent) -> Index:
     """The index that an integer expression loads; values outside of 0 … bound-1 are errors at run time."""
+    if (constant := expr.constant) is not None and constant >= 0 and less(constant, bound):
+        return Index.of(constant)
     return _intern(0, ((_atom(Indirect, expr, bound), 1),))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stator.loop.expr import load
+from stator.loop.expr import const, load
 from stator.loop.index import Axis, Index, indirect
 
 AXES = (Axis("a", 4), Axis("b", 3), Axis("c", 6), Axis("d", 1))
@@ -134,6 +134,15 @@ def test_indirect() -> None:
     moved = index.substitute({a: Index.of(3)})
     assert moved.indirects()[0].expr is load("table", 3, "i64")
     assert moved.axes() == {b}
+
+
+def test_what_is_loaded_and_known_is_a_number() -> None:
+    """Also where it is only known for some values of symbols; what is out of range stays an error at run time."""
+    assert indirect(const(3, "i64"), 10) is Index.of(3)
+    assert indirect(const(10, "i64"), 10).has_indirect and indirect(const(-1, "i64"), 10).has_indirect
+    loaded = load("table", a.index, "i64")
+    index = indirect(loaded, 100) * 2 + b
+    assert index.resized(lambda size: size, lambda expr: const(7, "i64")) is b.index + 14
 
 
 def test_division_needs_a_positive_divisor() -> None:
