@@ -12,28 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import gcd
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from stator.loop import tables
 from stator.loop.extent import Bound, less, quotient, signed, weight, wrapped
+from stator.loop.loaded import Loaded
 from stator.sizes import Extent, Size
 
 NO_AXES: frozenset[Axis] = frozenset()
-
-
-class Loaded(Protocol):
-    """What the algebra needs of the integer expression behind an `Indirect`."""
-
-    @property
-    def constant(self) -> int | None: ...
-
-    @property
-    def digest(self) -> int: ...
-
-    @property
-    def axes(self) -> frozenset[Axis]: ...
-
-    def substitute(self, mapping: Mapping[Axis, Index]) -> Any: ...
 
 
 class Axis:
