@@ -136,11 +136,16 @@ class _Forms:
         self.known: dict[Expr, int] = {}
 
     def __call__(self, root: Expr) -> int:
-        for node in postorder([root]):
-            if node not in self.known:
-                attr = node.attr[0] if node.op == "load" else None if node.op == "index" else node.attr
-                form = node.op, node.dtype, attr, *[self.known[arg] for arg in node.args]
-                self.known[node] = self.numbers.setdefault(form, len(self.numbers))
+        stack = [root]
+        while root not in self.known:
+            node = stack[-1]
+            if missing := [arg for arg in node.args if arg not in self.known]:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            attr = node.attr[0] if node.op == "load" else None if node.op == "index" else node.attr
+            form = node.op, node.dtype, attr, *[self.known[arg] for arg in node.args]
+            self.known[node] = self.numbers.setdefault(form, len(self.numbers))
         return self.known[root]
 
 

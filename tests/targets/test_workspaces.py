@@ -13,6 +13,7 @@ from torch import Tensor
 
 import stator
 from stator.targets.cuda import workers, workspaces
+from tests.recording.programs import in_threads
 
 
 @pytest.fixture(autouse=True)
@@ -95,24 +96,15 @@ def _multiply(x: Tensor) -> Tensor:
 def _round(streams: Sequence[torch.cuda.Stream]) -> None:
     """A function that threads record, each on a stream of its own, and multiply beside."""
     compiled = stator.compile(_multiply, mode="reduce-overhead")
-    wrong: list[BaseException] = []
 
-    def work(stream: torch.cuda.Stream, seed: int) -> None:
-        try:
-            with torch.cuda.stream(stream):
-                generator = torch.Generator("cuda").manual_seed(seed)
-                for _ in range(6):
-                    x = torch.randn(64, 50, generator=generator, device="cuda")
-                    torch.testing.assert_close(compiled(x), _multiply(x))
-        except BaseException as error:
-            wrong.append(error)
+    def work(number: int) -> None:
+        with torch.cuda.stream(streams[number]):
+            generator = torch.Generator("cuda").manual_seed(number)
+            for _ in range(6):
+                x = torch.randn(64, 50, generator=generator, device="cuda")
+                torch.testing.assert_close(compiled(x), _multiply(x))
 
-    threads = [threading.Thread(target=work, args=(stream, seed)) for seed, stream in enumerate(streams)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong, wrong
+    in_threads(work)
 
 
 def _let_go() -> None:
