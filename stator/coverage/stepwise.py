@@ -13,17 +13,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from stator.coverage.mode import Way
 from stator.prims.dtypes import HALF_TYPES
 
 
-class Stepwise(TorchDispatchMode):
+class Stepwise(Way):
     """While this is active every step of a formula is rounded."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func._schema.name.split("::")[1].rstrip("_")
         if name in RESIZED and "out" not in kwargs:
             return _resized(func(*args, **kwargs), *args, **kwargs)
@@ -32,23 +31,16 @@ class Stepwise(TorchDispatchMode):
             return func(*args, **kwargs)
         given = tree_map(lambda a: a.clone() if isinstance(a, Tensor) else a, args) if func._schema.is_mutable else args
         out = func(*args, **kwargs)
-        if not (out.is_floating_point() or out.is_complex()) or out._is_zerotensor():
+        if not (out.is_floating_point() or out.is_complex()):
             return out
         dtype = torch.float32 if out.dtype in HALF_TYPES else out.dtype
         value = formula(*[_in(a, dtype, out) for a in given], **{k: _in(v, dtype, out) for k, v in kwargs.items()})
         return out if value is None else out.copy_(value)
 
 
-def in_memory(value: Any) -> Any:
-    """Zeros that are there; autograd's are without memory, which kernels called below a mode would read."""
-    if isinstance(value, Tensor) and value._is_zerotensor():
-        return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
-    return value
-
-
 def _in(value: Any, dtype: torch.dtype, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
-        return in_memory(value).to(dtype).resolve_conj().resolve_neg()
+        return value.to(dtype).resolve_conj().resolve_neg()
     return torch.tensor(value, dtype=dtype, device=like.device)
 
 

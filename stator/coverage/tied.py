@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+
+from stator.coverage.mode import Way
 
 #: Operators that give an element of their operands, the greatest or the least.
 EXTREMES = frozenset(
@@ -20,15 +21,14 @@ EXTREMES = frozenset(
 )
 
 
-class Tied(TorchDispatchMode):
+class Tied(Way):
     """Zeros of which an extreme had both signs to choose from have that of a coin."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.generator = torch.Generator().manual_seed(seed)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func._schema.name.split("::")[1]
         if name not in EXTREMES or "out" in kwargs:
             return func(*args, **kwargs)
@@ -36,7 +36,7 @@ class Tied(TorchDispatchMode):
         given = [tree_map(lambda x, sign=sign: _apart(x, sign), args) for sign in (1, -1)]
         results = [tree_leaves(result) for result in (out, *[func(*operands, **kwargs) for operands in given])]
         for result, one, other in zip(*results, strict=True):
-            if isinstance(result, Tensor) and result.is_floating_point() and not result._is_zerotensor():
+            if isinstance(result, Tensor) and result.is_floating_point():
                 # Zeros are the least numbers of their sign in one, and of the opposite sign in the other: where an
                 # extreme is the same in both, it had one of each to choose from.
                 tied = (result == 0) & (one == other) & (one != 0)
@@ -47,7 +47,7 @@ class Tied(TorchDispatchMode):
 
 def _apart(value: Any, sign: int) -> Any:
     """Zeros as the least numbers of their sign, or of the opposite one, so that they are told apart."""
-    if not isinstance(value, Tensor) or not value.is_floating_point() or value._is_zerotensor():
+    if not isinstance(value, Tensor) or not value.is_floating_point():
         return value
     least = torch.finfo(value.dtype).smallest_normal * torch.finfo(value.dtype).eps
     return torch.where(value == 0, sign * torch.copysign(torch.full_like(value, least), value), value)

@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from stator.coverage.mode import Way, is_view
 from stator.coverage.reordered import Reordered
-from stator.coverage.stepwise import Stepwise, in_memory
+from stator.coverage.stepwise import Stepwise
 from stator.coverage.tied import Tied
 from stator.prims.table import is_pointwise
 
@@ -63,30 +63,28 @@ PLACES = (0.0, 0.5, 1.0, 2.0, torch.inf)
 MANY = 64
 
 
-class Plain(TorchDispatchMode):
+class Plain(Way):
     """Eager under a mode: autograd's formulas do not read data then, and some are others for that."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        return func(*args, **kwargs)
 
 
-class RandomRounding(TorchDispatchMode):
+class RandomRounding(Way):
     """Every rounded result, moved by about one rounding error, or as much beside the exact one (`exact`).
 
     Without `errors` it is the exact one, rounded: two formulas for one number agree then, as they may in other code.
     """
 
     def __init__(self, seed: int, *, exact: bool = False, errors: bool = True) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.generator = torch.Generator().manual_seed(seed)
         self.exact = exact
         self.errors = float(errors)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in CONVERSIONS or torch.Tag.nondeterministic_seeded in func.tags or _is_view(func):
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func in CONVERSIONS or torch.Tag.nondeterministic_seeded in func.tags or is_view(func):
             return func(*args, **kwargs)
-        args, kwargs = tree_map(in_memory, (args, kwargs))
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         before = [t.clone() for t in given] if func._schema.is_mutable else given
         exact = _exactly(func, args, kwargs)
@@ -142,11 +140,6 @@ def _long(numbers: Tensor) -> Tensor:
     return numbers.float().double() != numbers
 
 
-def _is_view(func: Any) -> bool:
-    """Whether a result is an operand's memory, unwritten."""
-    return any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
-
-
 def _exactly(func: Any, args: Any, kwargs: Any) -> list[Any] | None:
     """The results in float64, or None where an operator takes no such operands."""
 
@@ -173,22 +166,19 @@ class WideResults(AbstractContextManager[None]):
         torch.set_default_dtype(self.usual)
 
 
-class Elsewhere(TorchDispatchMode):
+class Elsewhere(Way):
     """Every element of elementwise operators computed by vector instructions, or without them.
 
     With a `seed` each operator has a choice of its own: layouts and lengths decide it, which differ within a program.
     """
 
     def __init__(self, *, vectors: bool = True, seed: int | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.vectors = vectors
         self.chosen: dict[Any, bool] = {}
         self.random = None if seed is None else torch.Generator().manual_seed(seed)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not _is_view(func):
-            args, kwargs = tree_map(in_memory, (args, kwargs))
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         out = func(*args, **kwargs)
         if func._schema.is_mutable or not is_pointwise(func):
             return out
@@ -227,7 +217,7 @@ class AsSaved(Plain):
     """
 
     def __init__(self, rounded: torch.dtype | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
 
         def saved(tensor: Tensor) -> Tensor:
             copy = tensor.detach().clone()
@@ -267,22 +257,22 @@ MIXED = 0x1E3779B97F4A7C15
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-class SignedNaN(TorchDispatchMode):
+class SignedNaN(Way):
     """Every NaN that arithmetic gives is negative, or none is; with a `seed` those of some operands are, drawn by it.
 
     An instruction for vectors and a library's function differ in what they make of a zero, or of an infinity.
     """
 
     def __init__(self, *, negative: bool = False, seed: int | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.negative = negative
         generator = torch.Generator().manual_seed(seed or 0)
         self.key = None if seed is None else int(torch.randint(1 << 60, (), generator=generator))
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         operand = args[0].clone() if self.key is not None and args and isinstance(args[0], Tensor) else None
-        out = func(*args, **(kwargs or {}))
-        if func._schema.name.split("::")[1].rstrip("_") not in SIGNED and not _is_view(func):
+        out = func(*args, **kwargs)
+        if func._schema.name.split("::")[1].rstrip("_") not in SIGNED and not is_view(func):
             for result in tree_leaves(out):
                 if isinstance(result, Tensor) and result.layout is torch.strided and not result._is_zerotensor():
                     self._sign(result, operand)
@@ -340,7 +330,7 @@ class InForward(AbstractContextManager[Any]):
 
 def plain_forward() -> AbstractContextManager[Any]:
     """What `InForward` is measured by."""
-    return InForward(Plain())  # type: ignore[no-untyped-call]
+    return InForward(Plain())
 
 
 #: How often each way that draws numbers is taken: what a comparison decides is close in few of them.

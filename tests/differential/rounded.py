@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
+
+from stator.coverage.mode import Way
 
 #: Operators whose result jumps where an operand passes a number.
 JUMPS = frozenset(
@@ -27,15 +28,14 @@ JUMPS = frozenset(
 JUMPING = {("div", "Tensor_mode"), ("div", "Scalar_mode"), ("max", "dim"), ("min", "dim")}
 
 
-class BeforeJumps(TorchDispatchMode):
+class BeforeJumps(Way):
     """While this is active what jumps has operands as a half type holds them."""
 
     def __init__(self, half: torch.dtype) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.half = half
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = func._schema.name.split("::")[1].strip("_")
         converts = name == "to_copy" and not kwargs.get("dtype", torch.float32).is_floating_point
         jumps = name in JUMPS or (name, func._overloadname) in JUMPING or converts
@@ -49,15 +49,15 @@ class BeforeJumps(TorchDispatchMode):
         return value.to(self.half).to(value.dtype)
 
 
-class SomeRounded(TorchDispatchMode):
+class SomeRounded(Way):
     """While this is active results of about every second operator, by a seed, are as a half type holds them."""
 
     def __init__(self, half: torch.dtype, seed: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.half, self.random = half, random.Random(seed)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        out = func(*args, **kwargs)
         if func._schema.is_mutable or any(r.alias_info is not None for r in func._schema.returns):
             return out
         return tree_map(self._rounded, out) if self.random.random() < 0.5 else out
