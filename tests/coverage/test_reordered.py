@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stator.coverage.compare import Seen, judged, observe_on
-from stator.coverage.reordered import NORMS, Reordered
+from stator.coverage.reordered import Reordered
+from stator.coverage.textbook import NORMS
 
 SEEDS = range(8)
 BIG = torch.finfo(torch.float32).max
@@ -183,6 +184,33 @@ def test_rms_norm_by_the_textbook(dtype: torch.dtype) -> None:
         found = (torch.empty_like(given), None)
         NORMS["fused_rms_norm_backward"](found, grad, given, shape, out[1], scale, (True, False))
         torch.testing.assert_close(found[0], slope.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_softmax_by_the_textbook(function: Callable[..., Tensor], dtype: torch.dtype) -> None:
+    leaf = inputs().to(dtype).requires_grad_()
+    exact = leaf.detach().double().requires_grad_()
+    grad = torch.randn(leaf.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(dtype)
+    for dim in (0, 1):
+        want = function(exact, dim)
+        with Reordered(1):
+            found = function(leaf, dim)
+            (slope,) = torch.autograd.grad(found, leaf, grad)
+        (exact_slope,) = torch.autograd.grad(want, exact, grad.double())
+        close = {"rtol": 4 * torch.finfo(dtype).eps, "atol": 8 * torch.finfo(dtype).eps}
+        torch.testing.assert_close(found, want.to(dtype), **close)
+        torch.testing.assert_close(slope, exact_slope.to(dtype), **close)
+
+
+def test_the_logarithm_of_nearly_all_may_be_nothing() -> None:
+    """Others are less than half a rounding of one each, and more together."""
+    row = torch.tensor([0.0, *[-17.0] * 6, *[-30.0] * 7])
+    found = set()
+    for seed in SEEDS:
+        with Reordered(seed):
+            found.add(torch.log_softmax(row, 0)[0].item() == 0)
+    assert found == {True, False}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

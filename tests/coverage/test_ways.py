@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from stator.coverage.compare import Seen, judged, observe_on
 from stator.coverage.reordered import Reordered
 from stator.coverage.stepwise import Stepwise
+from stator.coverage.tied import Tied
 from stator.coverage.ways import (
     FORWARD_WAYS,
     WAYS,
@@ -199,13 +200,17 @@ def test_a_written_input_is_a_result() -> None:
     "way",
     [
         *(lambda: RandomRounding(0), lambda: Elsewhere(vectors=True), lambda: Elsewhere(vectors=False)),
-        *(Stepwise, lambda: SignedNaN(negative=True)),
+        *(Stepwise, lambda: SignedNaN(negative=True), Plain, lambda: Reordered(0), lambda: Tied(0)),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_zeros_without_memory_are_not_read(dtype: torch.dtype, way: object) -> None:
     """The slope of `sgn` is such zeros; kernels called below a mode read at no address."""
-    for function in (lambda x: torch.sgn(x).cumprod(0), lambda x: torch.sgn(x[1:].t() / 3) + x.sum()):
+    for function in (
+        lambda x: torch.sgn(x).cumprod(0),
+        lambda x: torch.sgn(x[1:].t() / 3) + x.sum(),
+        lambda x: torch.sgn(torch.trapezoid(x, dim=0)) + x.sum(),
+    ):
         found = run(function, torch.rand(17, 17, dtype=dtype) + 1, within=way)
         want = run(function, torch.rand(17, 17, dtype=dtype) + 1)
         assert found.backward_failed is None
