@@ -213,10 +213,22 @@ def test_positions_that_reductions_give() -> None:
 
 
 def test_erfinv_of_every_number() -> None:
-    """Bit for bit, though numbers below the normal ones may be taken for zero on the way (`targets/cuda/worker.py`)."""
-    compiled = stator.compile(torch.erfinv, options={"cache": False, "strict": True})
+    """The same, bit for bit, beside a function for which no number is taken for zero (`targets/cuda/worker.py`).
+
+    And so near to eager's, whose library may be of another year, as two are that both are two roundings off.
+    """
+    options = {"cache": False, "strict": True}
+    alone = stator.compile(torch.erfinv, options=options)
+    beside = stator.compile(lambda x: (torch.erfinv(x), torch.exp(x)), options=options)
     step = 1 << 28
     for first in range(-(1 << 31), 1 << 31, step):
         x = torch.arange(first, first + step, device="cuda", dtype=torch.int32).view(torch.float32)
-        found, wanted = compiled(x), torch.erfinv(x)
-        assert bool(((found.view(torch.int32) == wanted.view(torch.int32)) | (found.isnan() & wanted.isnan())).all())
+        found, (kept, _), eager = alone(x), beside(x), torch.erfinv(x)
+        nothing = x.abs() > 1
+        different = int((found.view(torch.int32) != kept.view(torch.int32)).logical_and_(~found.isnan()).sum())
+        apart = (found.view(torch.int32) - eager.view(torch.int32)).abs_().masked_fill_(nothing | x.isnan(), 0)
+        assert different == 0, (first, different)
+        assert int(apart.max()) <= 4, (first, int(apart.max()))
+        for result in (found, kept, eager):
+            strange = int((result.isnan() != (nothing | x.isnan())).sum())
+            assert strange == 0, (first, strange)
