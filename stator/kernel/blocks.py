@@ -39,9 +39,9 @@ _MOST_THREADS = 1024
 _FEW = 3
 #: Points that a thread takes at least, where a kernel has many loads of each.
 _LEAST = 4
-#: Cost units of a point up to which a kernel moves memory and does little else, and points that a thread takes at most
-#: then, unless one access of the narrowest memory is of more.
-_LITTLE, _EACH = 25, 8
+#: Cost units of a point up to which a kernel moves memory and does little else, and how many loads, each of which a
+#: thread waits for; points that a thread takes at most then, unless one access of the narrowest memory is of more.
+_LITTLE, _SEVERAL, _EACH = 25, 2, 8
 #: How many times the bytes of a thread one has of a wide result, where it reads narrow memory.
 _WIDE = 2
 #: How many times the points of a thread one has that looks for the place of an extreme.
@@ -133,7 +133,7 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     much = cost > device.much_work * numel > 0
     if 0 < device.many_loads <= _loads(kernel, taken[-1].axes) or much:
         each = max(each // 4, several)
-    elif not loaded and cost <= _LITTLE * numel:
+    elif not loaded and (cost <= _LITTLE * numel or _loads(kernel, axes[-1:]) >= _SEVERAL):
         each = min(each, max(device.vector_bytes // narrow, _EACH))
     if (apart := _apart(kernel, axes, outer)) > 0:
         each = max(several // apart, 1)
