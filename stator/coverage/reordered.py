@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -48,7 +49,14 @@ LANES = (4, 8, 16)
 #: What sums in place.
 IN_PLACE = frozenset({*SCANS, "addmm", "baddbmm", "addmv"})
 #: What subtracts means and maxima, or takes squares: as exact as inputs that are one rounding off.
-STABLE = frozenset("var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm".split())
+STABLE = frozenset(
+    (
+        "var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm dist cdist_forward "
+        "pdist_forward"
+    ).split()
+)
+#: Losses that weigh their terms, and give the sum of the weights, by which a mean is divided.
+WEIGHTED = frozenset({"nll_loss_forward", "nll_loss2d_forward"})
 #: Sums of what lies in windows: linear in their first operand.
 WINDOWS = frozenset(
     f"{name}{end}"
@@ -94,6 +102,8 @@ class Reordered(Way):
             return self.contracted(func(*args, **kwargs), args)
         if name in STEEP:
             return self.moved(func(*args, **kwargs))
+        if (place := _place_of_reduction(func)) is not None and not name.endswith("backward"):
+            return self.collected(func, name, place, args, kwargs)
         if name in STABLE and not self.vanishes:
             args = tuple(self.moved(a) if isinstance(a, Tensor) else a for a in args)
         out = func(*args, **kwargs)
@@ -151,6 +161,21 @@ class Reordered(Way):
         if self.vanishes and name != "prod":
             total = _known(total, row, run)
         return out.copy_((total / row.shape[-1] if name == "mean" else total).reshape(out.shape))
+
+    def collected(self, func: Any, name: str, place: int, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A loss whose terms are added in another order: those that it gives without a reduction."""
+        filled = [*args, *[a.default_value for a in func._schema.arguments[len(args) :] if not a.kwarg_only]]
+        out, reduction = func(*args, **kwargs), filled[place]
+        if reduction == 0:
+            return out
+        filled[place] = 0
+        terms, loss = func(*filled, **kwargs), out
+        if name in WEIGHTED:
+            (terms, _), (loss, weight) = terms, out
+        with self:
+            total = terms.mean() if reduction == 1 and name not in WEIGHTED else terms.sum()
+        loss.copy_(total / weight if reduction == 1 and name in WEIGHTED else total)
+        return out
 
     def parts(self, row: Tensor, name: str) -> Sequence[Tensor]:
         """Any; or those that overflow if any do: what is positive and what is not, large factors and small ones."""
@@ -399,3 +424,9 @@ FILLED: dict[str, Callable[..., Any]] = {
     "euclidean_dist": Reordered.distances,
     "scaled_dot_product_flash_attention_for_cpu": Reordered.attended,
 }
+
+
+@cache
+def _place_of_reduction(func: Any) -> int | None:
+    """Where a loss is told how its terms are reduced (0: not at all, 1: to their mean, 2: to their sum)."""
+    return next((i for i, a in enumerate(func._schema.arguments) if a.name == "reduction"), None)

@@ -174,6 +174,13 @@ def _softmax(out: Tensor, x: Tensor, dim: int, *args: Any) -> Tensor:
     return out.copy_(shares / shares.sum(dim, True))
 
 
+def _safe_softmax(out: Tensor, x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Of a row without a number above -inf zeros."""
+    x = x if dtype is None else x.to(dtype)
+    none = (x == -math.inf).all(dim, True)
+    return _softmax(out, x, dim).masked_fill_(none, 0.0)
+
+
 def _log_softmax(out: Tensor, x: Tensor, dim: int, *args: Any) -> Tensor:
     """Nothing, or what is beside it, where one share is nearly all: that depends on the order of the others."""
     centred = _centred(x, dim)
@@ -210,6 +217,7 @@ NORMS: dict[str, Callable[..., Any]] = {
     "var_mean": partial(_spread, root=False),
     "std_mean": partial(_spread, root=True),
     "softmax": _softmax,
+    "safe_softmax": _safe_softmax,
     "log_softmax": _log_softmax,
     "softmax_backward_data": _softmax_backward,
     "log_softmax_backward_data": _log_softmax_backward,

@@ -203,6 +203,43 @@ def test_softmax_by_the_textbook(function: Callable[..., Tensor], dtype: torch.d
         torch.testing.assert_close(slope, exact_slope.to(dtype), **close)
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("function", [F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits])
+def test_terms_of_losses_have_other_orders(function: Callable[..., Tensor], reduction: str) -> None:
+    x, y = inputs(), inputs().flip(0)
+    want, found = function(x.double(), y.double(), reduction=reduction), set()
+    for seed in SEEDS:
+        with Reordered(seed):
+            value = function(x, y, reduction=reduction)
+        torch.testing.assert_close(value, want.float())
+        found.add(value.sum().item())
+    assert len(found) > 1 or reduction == "none"
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_terms_of_a_loss_that_weighs_them_have_other_orders(reduction: str, weighted: bool) -> None:
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.linspace(0.5, 2, 9) if weighted else None
+    for shape in ((24, 9), (2, 9, 3, 5)):
+        logs = torch.randn(shape, generator=generator).log_softmax(1)
+        labels = torch.randint(0, 9, (shape[0], *shape[2:]), generator=generator)
+        labels.view(-1)[2] = -100
+        exact = F.nll_loss(logs.double(), labels, None if weight is None else weight.double(), reduction=reduction)
+        for seed in SEEDS:
+            with Reordered(seed):
+                torch.testing.assert_close(F.nll_loss(logs, labels, weight, reduction=reduction), exact.float())
+
+
+def test_rows_without_a_number_stay_nothing() -> None:
+    x = inputs()
+    x[1] = -math.inf
+    with Reordered(2):
+        found = torch.ops.aten._safe_softmax(x, 1)
+    torch.testing.assert_close(found, torch.ops.aten._safe_softmax(x, 1))
+    assert found[1].count_nonzero() == 0
+
+
 def test_the_logarithm_of_nearly_all_may_be_nothing() -> None:
     """Others are less than half a rounding of one each, and more together."""
     row = torch.tensor([0.0, *[-17.0] * 6, *[-30.0] * 7])
