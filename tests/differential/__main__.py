@@ -62,7 +62,7 @@ CALLS = 4
 FACTORS = (2, 3)
 #: After how many programs a process is replaced: compilers keep memory for the life of a process.
 LIFE = 50
-#: After how many seconds a program that is compiled and run is taken not to end.
+#: After how many seconds a run of a program, the first of which compiles it, is taken not to end.
 LIMIT = 300.0
 #: What such a process runs.
 COMMAND = ("-m", "tests.differential")
@@ -85,11 +85,17 @@ class Result(NamedTuple):
     text: str = ""
 
 
-def judge(program: Program, way: str = "inductor", factors: Sequence[int] = ()) -> tuple[str, str]:
+def _nothing() -> None:
+    """What is done at the beginning of a run that nobody waits for."""
+
+
+def judge(
+    program: Program, way: str = "inductor", factors: Sequence[int] = (), begin: Callable[[], None] = _nothing
+) -> tuple[str, str]:
     """The verdict on one program: right, refused, wrong or unusable; and why.
 
-    One compiled function is called with each size: the program's own, and so many times as great ones. DeviceStopped
-    where a device has stopped.
+    One compiled function is called with each size: the program's own, and so many times as great ones; `begin` is
+    called before each run, compiled or by eager. DeviceStopped where a device has stopped.
     """
     if way == "frozen":
         program = replace(program, inputs=tuple(replace(recipe, grad="") for recipe in program.inputs))
@@ -97,11 +103,11 @@ def judge(program: Program, way: str = "inductor", factors: Sequence[int] = ()) 
     if want.failed is not None:
         return "unusable", str(want.failed)
     stator.reset()
-    verdict, why = _compare(program, compiled := _compiled(program, way), want, way)
+    verdict, why = _compare(program, compiled := _compiled(program, way), want, way, begin)
     for factor in factors if verdict == "right" else ():
         larger = program.resized(factor)
         if larger is not None:
-            verdict, why = _compare(larger, compiled, _seen(larger.function(), larger.inputs), way)
+            verdict, why = _compare(larger, compiled, _seen(larger.function(), larger.inputs), way, begin)
             if verdict == "wrong":
                 return "wrong", f"sizes times {factor}: {why}"
     return ("refused", why) if verdict == "refused" else (verdict, why)
@@ -212,11 +218,15 @@ def _has_no_overlap(tensor: Tensor) -> bool:
     return not any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def _compare(program: Program, compiled: Callable[..., Any], want: Seen, way: str) -> tuple[str, str]:
+def _compare(
+    program: Program, compiled: Callable[..., Any], want: Seen, way: str, begin: Callable[[], None]
+) -> tuple[str, str]:
     """The verdict on one call."""
     function = program.function()
+    begin()
 
     def eager(**how: Any) -> Seen:
+        begin()
         return _seen(function, program.inputs, **how)
 
     before = faults.total()
@@ -394,13 +404,12 @@ def kind(why: str) -> str:
 def examine(
     number: int, program: Program, ways: Sequence[str], shrink: int, begin: Callable[[], None]
 ) -> Iterator[Result]:
-    """The program of a seed, compiled in each way; `begin` is called before each judgement."""
+    """The program of a seed, compiled in each way; `begin` is called before each run."""
     for way in ways:
 
         def verdict(p: Program, way: str = way) -> tuple[str, str]:
-            begin()
             try:
-                return judge(p, way, FACTORS)
+                return judge(p, way, FACTORS, begin)
             except DeviceStopped:
                 raise
             except Exception:
