@@ -123,7 +123,7 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
             sharing.setdefault(out.handle.cell, {})[id(out)] = out
     bases: dict[Cell, FakeTensor] = {}
     for cell, group in sharing.items():
-        if len(group) == 1 and not any(_pending(fake) or _unrecorded(fake) for fake in group.values()):
+        if len(group) == 1 and not any(map(_lies_elsewhere, group.values())):
             continue
         if cell.restrided:
             raise Unsupported("a result", "it shares memory with another whose shape was changed in place")
@@ -137,6 +137,16 @@ def _bases(outputs: list[Any]) -> dict[Cell, FakeTensor]:
         if whole and whole[0].handle.cell is cell and not whole[0].handle.steps and not _pending(whole[0]):
             bases[cell] = whole[0]
     return bases
+
+
+def _lies_elsewhere(fake: FakeTensor) -> bool:
+    """Whether what computes it alone would not put it where it is in eager, inside of what it is a view of.
+
+    A part that is seen as another dtype would be memory of its own, which begins where the part does.
+    """
+    steps = fake.handle.steps
+    seen = any(step.func is aten.view.dtype for step in steps[1:])
+    return bool(_pending(fake)) or _unrecorded(fake) or (seen and fake.itemsize == steps[0].parent.itemsize)
 
 
 def _can_rename(fake: FakeTensor, base: FakeTensor) -> bool:

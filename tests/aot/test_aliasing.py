@@ -290,3 +290,22 @@ def test_memory_around_what_is_seen_as_another_dtype() -> None:
         for offset in outside:
             with pytest.raises(CaptureError, match="reads memory outside of the tensor"):
                 stator.compile(fn, fullgraph=True)(x, offset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_part_that_is_seen_as_another_dtype_lies_where_it_does_in_eager(dtype: torch.dtype) -> None:
+    """So what reads around it later, by absolute offsets, reads what it does in eager."""
+    whole = torch.int32 if dtype is torch.float32 else torch.int16
+    programs = {
+        "a part": lambda x: (x * 2)[4:12].view(whole),
+        "as it was": lambda x: (x * 2).view(whole)[2:8].view(dtype),
+        "turned": lambda x: (x * 2).view(4, 4).t()[1:].view(whole),
+        "written to": lambda x: (x * 2)[4:12].view(whole).add_(1),
+    }
+    for name, function in programs.items():
+        for taped in (False, True):
+            x = torch.arange(16, dtype=dtype).requires_grad_(taped)
+            want, found = function(x), stator.compile(function, options={"strict": True})(x)
+            places = [(t.storage_offset(), t.stride(), t.requires_grad, t._is_view()) for t in (want, found)]
+            around = [t.as_strided((3,), (1,), 1).tolist() for t in (want, found)]
+            assert torch.equal(found, want) and places[0] == places[1] and around[0] == around[1], name
