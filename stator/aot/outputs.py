@@ -73,7 +73,7 @@ def describe(tracer: Tracer, inputs: Mapping[int, int], outputs: list[Any]) -> R
             raise Unsupported(
                 "a result", "as_strided reads elements that its operand does not hold, and needs gradients"
             )
-        if base is not None and (fake.dtype.itemsize != base.dtype.itemsize and not _in_parts(fake, base)):
+        if base is not None and fake.itemsize != base.itemsize and not (_in_parts(fake, base) or _in_a_row(base)):
             raise Unsupported("a result", "it reads the memory of another as elements of another size")
         if base is not None and base is not fake:
             _check_way(tracer, fake, base)
@@ -146,7 +146,8 @@ def _lies_elsewhere(fake: FakeTensor) -> bool:
     """
     steps = fake.handle.steps
     seen = any(step.func is aten.view.dtype for step in steps[1:])
-    return bool(_pending(fake)) or _unrecorded(fake) or (seen and fake.itemsize == steps[0].parent.itemsize)
+    seen = seen and (fake.itemsize == steps[0].parent.itemsize or _in_a_row(steps[0].parent))
+    return bool(_pending(fake)) or _unrecorded(fake) or seen
 
 
 def _can_rename(fake: FakeTensor, base: FakeTensor) -> bool:
@@ -177,6 +178,11 @@ def _in_parts(fake: FakeTensor, base: FakeTensor) -> bool:
     """Whether one of two tensors has the real and imaginary parts of the other as its elements."""
     whole, part = (fake.dtype, base.dtype) if fake.dtype.is_complex else (base.dtype, fake.dtype)
     return whole.is_complex and whole.to_real() is part
+
+
+def _in_a_row(base: FakeTensor) -> bool:
+    """Whether a computed value lies in memory without gaps, so that its bytes can be read as elements of any size."""
+    return base.handle.origin is None and not base.handle.steps and base.is_contiguous()
 
 
 def _pending(fake: FakeTensor) -> str:

@@ -159,7 +159,7 @@ def view(output: Output, source: Tensor) -> Tensor:
         if dtype is not None and dtype.is_complex != source.dtype.is_complex and _is_part(dtype, source.dtype):
             made = _in_parts(source, size, stride, offset)
         else:
-            source = source if dtype is None else source.view(dtype)
+            source = source if dtype is None else _seen_as(source, dtype)
             made = source.as_strided(size, stride, source.storage_offset() + offset)
         for put_off in output.pending.split():
             made = PENDING[put_off](made)
@@ -195,6 +195,14 @@ def _before_writes(source: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
 def _is_part(dtype: torch.dtype, other: torch.dtype) -> bool:
     """Whether one is complex, of parts of the other; else bits of one are read as the other."""
     return dtype.to_real() is other or other.to_real() is dtype
+
+
+def _seen_as(source: Tensor, dtype: torch.dtype) -> Tensor:
+    """Its memory as elements of another dtype; as many as are whole where they are wider, which needs no gaps."""
+    if dtype.itemsize > source.itemsize:
+        source = source.view(-1)
+        source = source[: source.numel() - source.numel() % (dtype.itemsize // source.itemsize)]
+    return source.view(dtype)
 
 
 def _in_parts(source: Tensor, size: Any, stride: Any, offset: Any) -> Tensor:
