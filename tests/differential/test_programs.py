@@ -148,6 +148,14 @@ def test_differences_are_noticed(wrong: object, notices: str) -> None:
     assert any(found.startswith(notices) for found in judged(seen(wrong), eager, eager()))
 
 
+@pytest.mark.faults
+def test_the_position_of_the_greatest_of_what_should_be_nothing_is_open() -> None:
+    """A row of three equal numbers less their mean is nothing, or a rounding error of each row's own."""
+    lines = ("y = F.layer_norm(x0.expand(66, 4, 3), (3,))", "z = F.one_hot(y.argmax(0), 40)")
+    program = Program((Input((66, 4, 1), seed=30),), lines, ("z",))
+    assert judge(program) == ("unusable", "with other rounding eager raises")
+
+
 def test_sharing_is_noticed() -> None:
     def eager(**how: object) -> Seen:
         return seen(lambda x, y: y.view(-1), **how)
