@@ -9,7 +9,9 @@ beginning and ending. A figure is the median time that the device takes for a ca
 cache is overwritten and the device kept busy for long enough that the host is ahead of it, so that launches cost
 nothing but gaps. Bytes are those of inputs and results, each once (with gradients: of inputs, cotangent and
 gradients); the last columns are which part that is of what copying 256 MiB reaches in the same run, and stator's of a
-copy that moves as many bytes as the row. `--prepare` compiles a part of the rows and times nothing, for caches on disk.
+copy that moves as many bytes as the row. By default stator rounds as eager does; with `--numerics fast` it keeps
+float32 between the operators of a kernel, as torch.compile does. `--prepare` compiles a part of the rows and times
+nothing, for caches on disk.
 """
 
 from __future__ import annotations
@@ -172,13 +174,13 @@ def moved_by(pattern: Pattern, given: tuple[Tensor, ...]) -> int:
 
 
 def calls_of(
-    pattern: Pattern, given: tuple[Any, ...], compilers: Iterable[str]
+    pattern: Pattern, given: tuple[Any, ...], compilers: Iterable[str], numerics: str
 ) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     """A call by each compiler, made once, and what failed."""
     calls, failed = {}, {}
     for compiler in compilers:
         try:
-            call = call_of(compiler, pattern, given)
+            call = call_of(compiler, pattern, given, numerics)
             call()
             torch.cuda.synchronize()
         except Exception as error:  # one that cannot do a row leaves the others theirs, and is told
@@ -188,7 +190,9 @@ def calls_of(
     return calls, failed
 
 
-def measure(names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str], details: bool) -> Iterator[Row]:
+def measure(
+    names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str], numerics: str, details: bool
+) -> Iterator[Row]:
     """The rows, one after the other."""
     timer = Timer()
     for dtype in dtypes:
@@ -198,7 +202,7 @@ def measure(names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str
             if not given:
                 continue
             with torch.set_grad_enabled(pattern.grad):
-                calls, failed = calls_of(pattern, given, compilers)
+                calls, failed = calls_of(pattern, given, compilers, numerics)
                 for compiler, why in failed.items():
                     print(f"FAILED {name} {dtype} by {compiler}: {why}", flush=True)
                 ms = timer.medians(calls)
@@ -211,7 +215,7 @@ def measure(names: Iterable[str], dtypes: Iterable[str], compilers: Iterable[str
             torch.cuda.empty_cache()
 
 
-def prepare(part: str, names: list[str], dtypes: Iterable[str], compilers: Iterable[str]) -> None:
+def prepare(part: str, names: list[str], dtypes: Iterable[str], compilers: Iterable[str], numerics: str) -> None:
     """Compile every n-th row."""
     number, count = map(int, part.split("/"))
     rows = [(name, dtype) for dtype in dtypes for name in names]
@@ -220,7 +224,7 @@ def prepare(part: str, names: list[str], dtypes: Iterable[str], compilers: Itera
         given = inputs_of(pattern, getattr(torch, dtype))
         if given:
             with torch.set_grad_enabled(pattern.grad):
-                _, failed = calls_of(pattern, given, compilers)
+                _, failed = calls_of(pattern, given, compilers, numerics)
             torch.cuda.empty_cache()
             print(f"{name} {dtype} {time.perf_counter() - begun:.1f} s {failed or ''}", flush=True)
 
@@ -260,20 +264,22 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="parts of names; all patterns where there are none")
     parser.add_argument("--dtype", nargs="+", default=["bfloat16"], choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--compilers", nargs="+", default=list(COMPILERS), choices=COMPILERS)
+    parser.add_argument("--numerics", default="eager", choices=("eager", "fast"), help="of stator")
     parser.add_argument("--prepare", metavar="I/N", help="compile the I-th of N parts of the rows, and time nothing")
     parser.add_argument("--brief", action="store_true", help="no kernels of the rows that lose")
     parser.add_argument("--out", type=Path, help="a file for the figures")
     options = parser.parse_args()
     names = [name for name in ALL if not options.only or any(part in name for part in options.only)]
     if options.prepare:
-        prepare(options.prepare, names, options.dtype, options.compilers)
+        prepare(options.prepare, names, options.dtype, options.compilers, options.numerics)
         return
     copying, rows = Timer().copying(), []
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; copying reaches {copying:.0f} GB/s")
+    versions = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    print(f"{versions}; numerics={options.numerics}; copying reaches {copying:.0f} GB/s")
     print(
         f"{'pattern':36} {'dtype':8} {' '.join([f'{c[:8]:>8}' for c in COMPILERS])}  of eager, peer  GB/s, of copying"
     )
-    for row in measure(names, options.dtype, options.compilers, not options.brief):
+    for row in measure(names, options.dtype, options.compilers, options.numerics, not options.brief):
         rows.append(row)
         print(line(row, copying), flush=True)
         if options.out:

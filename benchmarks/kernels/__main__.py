@@ -67,20 +67,20 @@ def is_bound(pattern: Pattern, size: int) -> bool:
     return pattern.moved and not pattern.grad and size == max(SIZES)
 
 
-def compiled(compiler: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A new function of the same code under a compiler, for static shapes."""
+def compiled(compiler: str, function: Callable[..., Any], numerics: str = "eager") -> Callable[..., Any]:
+    """A new function of the same code under a compiler, for static shapes; `numerics` are stator's."""
     match compiler:
         case "stator":
-            return stator.compile(function, dynamic=False, fullgraph=True)
+            return stator.compile(function, dynamic=False, fullgraph=True, options={"numerics": numerics})
         case "torch.compile":
             torch._dynamo.reset()
             return torch.compile(function, dynamic=False, fullgraph=True)
     return function
 
 
-def call_of(compiler: str, pattern: Pattern, given: tuple[Any, ...]) -> Call:
+def call_of(compiler: str, pattern: Pattern, given: tuple[Any, ...], numerics: str = "eager") -> Call:
     """A call forward, or forward and backward with a cotangent of random numbers."""
-    function = compiled(compiler, pattern.run)
+    function = compiled(compiler, pattern.run, numerics)
     if not pattern.grad:
         return lambda: function(*given)
     inputs = [x.requires_grad_() if x.is_floating_point() else x for x in given]
