@@ -182,7 +182,8 @@ def _in_parts(fake: FakeTensor, base: FakeTensor) -> bool:
 
 def _in_a_row(base: FakeTensor) -> bool:
     """Whether a computed value lies in memory without gaps, so that its bytes can be read as elements of any size."""
-    return base.handle.origin is None and not base.handle.steps and base.is_contiguous()
+    computed = base.handle.origin is None and not base.handle.steps
+    return computed and base.storage_offset() == 0 and base.is_contiguous()
 
 
 def _pending(fake: FakeTensor) -> str:

@@ -198,10 +198,10 @@ def _is_part(dtype: torch.dtype, other: torch.dtype) -> bool:
 
 
 def _seen_as(source: Tensor, dtype: torch.dtype) -> Tensor:
-    """Its memory as elements of another dtype; as many as are whole where they are wider, which needs no gaps."""
-    if dtype.itemsize > source.itemsize:
+    """Its memory as elements of another dtype; of another size where it has no gaps, as many as are whole."""
+    if dtype.itemsize != source.itemsize:
         source = source.view(-1)
-        source = source[: source.numel() - source.numel() % (dtype.itemsize // source.itemsize)]
+        source = source[: source.numel() - source.numel() % max(dtype.itemsize // source.itemsize, 1)]
     return source.view(dtype)
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from stator.coverage.mode import Way
 from stator.coverage.textbook import NORMS
@@ -49,12 +50,7 @@ LANES = (4, 8, 16)
 #: What sums in place.
 IN_PLACE = frozenset({*SCANS, "addmm", "baddbmm", "addmv"})
 #: What subtracts means and maxima, or takes squares: as exact as inputs that are one rounding off.
-STABLE = frozenset(
-    (
-        "var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm dist cdist_forward "
-        "pdist_forward"
-    ).split()
-)
+STABLE = frozenset("var std var_mean std_mean norm linalg_vector_norm logsumexp logcumsumexp fused_rms_norm".split())
 #: Losses that weigh their terms, and give the sum of the weights, by which a mean is divided.
 WEIGHTED = frozenset({"nll_loss_forward", "nll_loss2d_forward"})
 #: Sums of what lies in windows: linear in their first operand.
@@ -169,12 +165,11 @@ class Reordered(Way):
         if reduction == 0:
             return out
         filled[place] = 0
-        terms, loss = func(*filled, **kwargs), out
-        if name in WEIGHTED:
-            (terms, _), (loss, weight) = terms, out
+        terms, (loss, *more) = tree_leaves(func(*filled, **kwargs))[0], tree_leaves(out)
+        weighted = reduction == 1 and name in WEIGHTED
         with self:
-            total = terms.mean() if reduction == 1 and name not in WEIGHTED else terms.sum()
-        loss.copy_(total / weight if reduction == 1 and name in WEIGHTED else total)
+            total = terms.mean() if reduction == 1 and not weighted else terms.sum()
+        loss.copy_(total / more[0] if weighted else total)
         return out
 
     def parts(self, row: Tensor, name: str) -> Sequence[Tensor]:

@@ -37,6 +37,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "written to": lambda x: (x * 2)[4:12].view(torch.int64).add_(1),
     "parts of complex numbers": lambda x: torch.complex(x, x)[1:3].view(torch.float64),
     "of no dims": lambda x: (x * 2)[1].view(torch.int32),
+    "of one element": lambda x: x.sum().view(1).view(torch.int16)[1:],
+    "of nothing": lambda x: (x[:0] * 2).view(0, 2).view(torch.int64),
     "both": both,
     "beside a write": beside_a_write,
     "of an odd number": of_an_odd_number,
@@ -48,7 +50,8 @@ def seen(results: Any) -> list[Any]:
     tensors = results if isinstance(results, tuple) else (results,)
     places = [(t.dtype, t.storage_offset(), t.stride(), t.requires_grad) for t in tensors]
     shared = [[t.data_ptr() - other.data_ptr() for other in tensors] for t in tensors]
-    bits = [t.detach().as_strided((3,), (1,), 1).contiguous().view(torch.uint8).tolist() for t in tensors]
+    around = [t.detach() for t in tensors if t.untyped_storage().nbytes() >= 4 * t.itemsize]
+    bits = [t.as_strided((3,), (1,), 1).contiguous().view(torch.uint8).tolist() for t in around]
     return [places, shared, bits, [t.detach().contiguous().view(-1).view(torch.uint8).tolist() for t in tensors]]
 
 
