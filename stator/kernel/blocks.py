@@ -48,6 +48,8 @@ _WIDE = 2
 _PLACES = 8
 #: An access to fewer of a kernel's points than this part stays in a cache, however it is read.
 CACHED = 8
+#: Which part of a cache a kernel may ask to have.
+_ROOM = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class BlockPlan:
     online: bool = False  # whether one loop over a row reduces what takes two if each is on its own
     turns: int = 0  # rows that a program takes one after the other, where it sums them up down columns too
     stages: int = 1  # of these, or of the pieces of a row, for how many loads are under way at once
+    kept: tuple[str, ...] = ()  # memory that the cache is to keep, as many programs read it
 
     def reason(self, device: Device) -> str:
         """The decisions in a line."""
@@ -91,6 +94,7 @@ class BlockPlan:
         kept = f", {len(self.staged)} values of a row kept" if self.staged else ", in one loop" * self.online
         kept += f", {self.turns} rows in turn, summed down columns" if self.turns else ""
         kept += f", {self.stages} under way at once" if self.stages > 1 else ""
+        kept += f", {', '.join(self.kept)} kept in the cache" * bool(self.kept)
         return f"{count} blocks of {size} by {self.threads} threads, of which {device.programs} fill the device{kept}"
 
 
@@ -117,7 +121,7 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
     if len(crossing) > 1 and not short:
         tile = _tile(kernel, crossing, device)
         points = prod([points.count for points in tile])
-        return BlockPlan(kernel, tile, 1, _threads(points, device.thread_points, device))
+        return BlockPlan(kernel, tile, 1, _threads(points, device.thread_points, device), kept=_kept(kernel, device))
     axes = kernel.axes
     if (
         len(crossing) > 1
@@ -137,7 +141,20 @@ def _pointwise(kernel: Kernel, device: Device) -> BlockPlan:
         each = min(each, max(device.vector_bytes // narrow, _EACH))
     if (apart := _apart(kernel, axes, outer)) > 0:
         each = max(several // apart, 1)
-    return BlockPlan(kernel, taken, 1, _threads(size, each, device))
+    return BlockPlan(kernel, taken, 1, _threads(size, each, device), kept=_kept(kernel, device))
+
+
+def _kept(kernel: Kernel, device: Device) -> tuple[str, ...]:
+    """Memory that programs far apart read, such as a table of rows or of angles: what streams by would displace it.
+
+    Not what the nearest cache has anyway, and nothing where that leaves no room for the rest.
+    """
+    read = {node.attr[0] for node in kernel.nodes if node.op == "load"}
+    few = hint(kernel.outer_numel) // CACHED
+    small = [p for p in kernel.params if p.name in read and p.role == "in" and hint(p.numel) <= few]
+    sizes = {param.name: hint(param.numel) * ITEMSIZE[param.dtype] for param in small}
+    kept = [name for name, nbytes in sizes.items() if nbytes > device.near_bytes]
+    return tuple(kept) if sum([sizes[name] for name in kept]) * _ROOM <= device.cache_bytes else ()
 
 
 def _each(kernel: Kernel, outer: int, device: Device) -> tuple[int, int]:

@@ -209,3 +209,23 @@ def test_a_long_row_falls_into_pieces_that_programs_have_at_once(shape: tuple[in
 def test_a_loop_that_stores_as_it_goes_loads_ahead(program: Callable[..., object], stages: int) -> None:
     inputs = torch.empty(8192, 4096, dtype=torch.bfloat16), torch.zeros(8192, 4096, dtype=torch.bfloat16)
     assert plans(program, *inputs)[0].stages == stages
+
+
+@pytest.mark.parametrize(("program", "shapes", "kept"), [
+    (lambda x, y: x * y, [(64, 1024, 1024), (1024, 1024)], ["p1"]),  # of 2 MiB
+    (lambda x, y: x * y, [(1 << 16, 1024), (1024,)], []),  # the nearest cache has it
+    (lambda x, y: x * y, [(8, 4096, 4096), (4096, 4096)], []),  # of 32 MiB: too much
+    (lambda x, y: x * y, [(4, 1024, 1024), (1024, 1024)], []),  # read by few
+    (lambda x, y: x + y, [(8192, 4096), (8192, 4096)], []),  # read once
+    (lambda x, y: torch.embedding(x, y.abs().long().view(-1)), [(1000, 4096), (64, 256)], ["p0"]),
+    (lambda x, y: torch.embedding(x, y.abs().long().view(-1)), [(1 << 16, 4096), (64, 256)], []),
+])  # fmt: skip
+def test_the_cache_keeps_what_many_programs_read(
+    program: Callable[..., object], shapes: list[tuple[int, ...]], kept: list[str]
+) -> None:
+    inputs = [torch.ones(shape, dtype=torch.bfloat16) for shape in shapes]
+    (plan,) = [plan for plan in plans(program, *inputs) if not plan.kernel.reduce_axes]
+    names = {param.numel: param.name for param in plan.kernel.params}
+    assert list(plan.kept) == [names[inputs[int(name[1:])].numel()] for name in kept]
+    text = triton.emit([plan.kernel], GPU)
+    assert text.count("evict_last") == len(kept) and (not kept or "kept in the cache" in plan.reason(GPU))

@@ -56,7 +56,7 @@ def emit(
             launches.append(matmul_launch(plan, functions[-1], device.warp, more))
         else:
             functions.append(blocks(plan, name))
-            texts.append(function_text(functions[-1], plan.stages))
+            texts.append(function_text(functions[-1], plan.stages, plan.kept))
             launches.append(launch_text(functions[-1], device.warp, more=more))
     if any(isinstance(statement, ir.Online) for function in functions for statement in ir.walk(function.body)):
         parts.append(ONLINE)

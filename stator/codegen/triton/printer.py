@@ -14,7 +14,7 @@ made the functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 from stator.codegen.places import place
@@ -35,16 +35,19 @@ NO_LANES: Lanes = frozenset()
 NOWHERE = {"i64": 2**62, "i32": 2**31 - 1}
 
 
-def function_text(function: ir.Function, stages: int = 1) -> str:
-    """One kernel; of rows that a program takes in turn, or of the pieces of a row, so many are under way at once."""
-    return Printer(function, stages).text()
+def function_text(function: ir.Function, stages: int = 1, kept: Collection[str] = ()) -> str:
+    """One kernel; of rows that a program takes in turn, or of the pieces of a row, so many are under way at once.
+
+    Loads of memory that is `kept` ask the cache to have it when others come by.
+    """
+    return Printer(function, stages, kept).text()
 
 
 class Printer:
     """Writes one function; `matmul.py` has one whose blocks are tiles of a product."""
 
-    def __init__(self, function: ir.Function, stages: int = 1) -> None:
-        self.function, self.stages = function, stages
+    def __init__(self, function: ir.Function, stages: int = 1, kept: Collection[str] = ()) -> None:
+        self.function, self.stages, self.kept = function, stages, kept
         lanes = [loop for loop in loops_of(function) if loop.kind == "lanes"]
         self.outer = [loop for loop in lanes if loop.piece is not None]
         rows = {loop.axis: loop for loop in lanes if loop.piece is None}
@@ -430,7 +433,7 @@ class Printer:
         where = " + ".join([self.place(index), *[f"{name} * 0" for name in self.letters if name in more - lanes]])
         where, guard = where if where.isalnum() else f"({where})", self.guard(lanes, mask)
         text = f"tl.load({memory} + {where}" + (f", {' & '.join(guard)}, other=0" if guard else "")
-        policy = self.evictions.get(statement)
+        policy = "evict_last" if memory in self.kept else self.evictions.get(statement)
         text += f", eviction_policy='{policy}')" if policy else ")"
         self.define(statement, target, text, lanes | more)
 
