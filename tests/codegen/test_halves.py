@@ -17,10 +17,10 @@ X = torch.randn(64, 256).bfloat16()
 GPU = typical("cuda")
 
 
-def text_of(function: Callable[..., object], *given: Tensor) -> str:
+def text_of(function: Callable[..., object], *given: Tensor, rounds: bool = True) -> str:
     """The functions of its kernels, without what stands before them."""
     made, _ = tiled.scheduled(function, *given)
-    text = triton.emit(made.kernels, GPU, made.names, True)
+    text = triton.emit(made.kernels, GPU, made.names, True, rounds=rounds)
     return text[text.index(f"def {made.names[0]}(") : text.index("LAUNCHES")]
 
 
@@ -57,6 +57,21 @@ def test_what_is_chosen_of_halves_is_not_rounded() -> None:
 )
 def test_quotients_and_roots_that_become_halves(function: Callable[[Tensor], Tensor], exact: bool) -> None:
     assert bool(re.search("div_rn|sqrt_rn", text_of(function, X))) == exact
+
+
+@pytest.mark.parametrize(
+    ("function", "exact"),
+    [
+        (lambda x: (x.float() / x.abs().float() * 1.1).bfloat16(), False),
+        (lambda x: (-(x.float().sqrt() * x.float())).bfloat16(), False),
+        (lambda x: (x.float() / 3 * x.float() + 1).bfloat16(), True),
+        (lambda x: x.float() / 3 * x.float(), True),
+    ],
+)
+def test_factors_of_what_becomes_a_half(function: Callable[[Tensor], Tensor], exact: bool) -> None:
+    """Where rounding is not eager's: a part of a factor is as large a part of the product, but not of a sum."""
+    assert bool(re.search("div_rn|sqrt_rn", text_of(function, X, rounds=False))) == exact
+    assert re.search("div_rn|sqrt_rn", text_of(function, X)), "to the bit, where it is"
 
 
 def test_the_machine_converts_two_at_a_time() -> None:

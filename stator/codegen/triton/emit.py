@@ -34,11 +34,12 @@ def emit(
     names: Sequence[str] = (),
     check: bool = False,
     shapes: Mapping[Kernel, Shape] = MappingProxyType({}),
+    rounds: bool = True,
 ) -> str:
     """A Python file with functions called k0, k1, … where they have no names, and what launches need to know of each.
 
-    Products and attention have the given `shapes`, others one by rule. With `check` it raises GrammarError where the
-    kernel IR breaks its rules.
+    Products and attention have the given `shapes`, others one by rule. Without `rounds`, results need not be rounded as
+    eager's are. With `check` it raises GrammarError where the kernel IR breaks its rules.
     """
     parts = [PREAMBLE, INSTRUCTIONS[device.assembly]]
     plans = [plan_of(kernel, device, shapes.get(kernel)) for kernel in kernels]
@@ -52,11 +53,11 @@ def emit(
             launches.append(attention_launch(plan, name, device.warp, more))
         elif isinstance(plan, Matmul):
             functions.append(tiles(plan, name))
-            texts.append(matmul_text(plan, functions[-1]))
+            texts.append(matmul_text(plan, functions[-1], rounds))
             launches.append(matmul_launch(plan, functions[-1], device.warp, more))
         else:
             functions.append(blocks(plan, name))
-            texts.append(function_text(functions[-1], plan.stages, plan.kept))
+            texts.append(function_text(functions[-1], plan.stages, plan.kept, rounds))
             launches.append(launch_text(functions[-1], device.warp, more=more))
     if any(isinstance(statement, ir.Online) for function in functions for statement in ir.walk(function.body)):
         parts.append(ONLINE)

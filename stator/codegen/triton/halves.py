@@ -4,12 +4,14 @@ LLVM rounds two float32 at once where they are stored, and one at a time where t
 instruction of an eighth of the rate. Division that is right to two units of float32's last place takes a third of the
 instructions of the exact one, or one where the divisor is a constant, and rounds to another half in one of some 2**13
 cases, the nearest ties. Of bfloat16 in none: neither a quotient p/q of whole numbers below 2**8 nor a root of one is a
-tie, and they are 2**-17 and 2**-19 of themselves away from the nearest. Neighbour: `printer.py` asks.
+tie, and they are 2**-17 and 2**-19 of themselves away from the nearest. Where results need not be rounded as eager's
+are, so may be what a quotient is a factor of, as eager would have rounded it before. Neighbour: `printer.py` asks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from stator.codegen.triton.operators import ROUGH
 from stator.kernel import ir
@@ -19,14 +21,15 @@ from stator.loop.scalar import HALVES
 #: Operators on two halves that GPUs have an instruction for, which LLVM finds.
 _OWN = ("add", "sub", "mul")
 #: What is wrong by no more of 1 than if it were exact, so that it may be added and multiplied before it is rounded to a
-#: half; by what, and how often.
+#: half; by what, and how often. Others are wrong by a part of themselves, and may only be factors of what is rounded.
 _ABSOLUTE, _LINEAR, _DEEP = ("sigmoid",), ("add", "sub", "mul", "fma", "neg"), 8
+_FACTORS, _SOON = ("mul", "neg"), 2
 
 
 class Halves:
     """`rounded`: halves of float32 that are widened again; `rough`: what is a half soon, and exact enough for that."""
 
-    def __init__(self, function: ir.Function) -> None:
+    def __init__(self, function: ir.Function, rounds: bool) -> None:
         self.makers: dict[ir.Value, list[ir.Statement]] = defaultdict(list)
         self.stored: dict[str, list[ir.Operand]] = defaultdict(list)
         self.users: dict[ir.Operand, list[ir.Statement]] = defaultdict(list)
@@ -45,7 +48,9 @@ class Halves:
         self.casts = {s.target: s.args[0] for s in lets if s.op == "cast"}
         self.rounded = {t for t, source in self.casts.items() if self._in_the_middle(t, source)}
         rough = [s for s in lets if s.op in ROUGH and s.target.dtype == "f32"]
-        self.rough = {s.target for s in rough if self._becomes_half(s.target, _DEEP if s.op in _ABSOLUTE else 0)}
+        factors = (_FACTORS, 0 if rounds else _SOON)
+        goes_into = {s.target: (_LINEAR, _DEEP) if s.op in _ABSOLUTE else factors for s in rough}
+        self.rough = {target for target, before in goes_into.items() if self._becomes_half(target, *before)}
 
     def _in_the_middle(self, target: ir.Value, source: ir.Operand) -> bool:
         """Whether a float32 becomes a half that is widened again, and LLVM finds no instruction that computes it so."""
@@ -68,15 +73,15 @@ class Halves:
             given = [self.casts.get(value) if isinstance(value, ir.Value) else None for value in stored]
         return all(source is not None and source.dtype == half for source in given)
 
-    def _becomes_half(self, value: ir.Value, deep: int) -> bool:
+    def _becomes_half(self, value: ir.Value, others: Collection[str], deep: int) -> bool:
         """Whether nothing but a half is made of it: it is rounded to one, or is before long."""
         users = self.users[value]
-        return bool(users) and all(self._is_cast(user, *HALVES) or self._goes_on(user, deep) for user in users)
+        return bool(users) and all(self._is_cast(user, *HALVES) or self._goes_on(user, others, deep) for user in users)
 
-    def _goes_on(self, statement: ir.Statement, deep: int) -> bool:
-        if not isinstance(statement, ir.Let) or statement.op not in _LINEAR or statement.target.dtype != "f32":
+    def _goes_on(self, statement: ir.Statement, others: Collection[str], deep: int) -> bool:
+        if not isinstance(statement, ir.Let) or statement.op not in others or statement.target.dtype != "f32":
             return False
-        return deep > 0 and self._becomes_half(statement.target, deep - 1)
+        return deep > 0 and self._becomes_half(statement.target, others, deep - 1)
 
     def _is_cast(self, statement: ir.Statement, *dtypes: str) -> bool:
         if not isinstance(statement, ir.Let) or statement.op != "cast":

@@ -46,9 +46,9 @@ def _halves(a):
 """
 
 
-def matmul_text(plan: Matmul, function: ir.Function) -> str:
-    """One kernel."""
-    return _Printer(plan, function).text()
+def matmul_text(plan: Matmul, function: ir.Function, rounds: bool = True) -> str:
+    """One kernel, whose results are rounded as eager's are or not."""
+    return _Printer(plan, function, rounds).text()
 
 
 def matmul_launch(plan: Matmul, function: ir.Function, warp: int, more: Mapping[str, object]) -> str:
@@ -59,8 +59,8 @@ def matmul_launch(plan: Matmul, function: ir.Function, warp: int, more: Mapping[
 class _Printer(Printer):
     """Writes one function, whose parallel loops are over `b`, `m` and `n`, and whose inner loop is over `k`."""
 
-    def __init__(self, plan: Matmul, function: ir.Function) -> None:
-        super().__init__(function)
+    def __init__(self, plan: Matmul, function: ir.Function, rounds: bool) -> None:
+        super().__init__(function, rounds=rounds)
         self.plan = plan
         self.loops = {s.axis.name: s.axis for s in ir.walk(function.body) if isinstance(s, ir.Loop)}
         tiling = plan.tiling

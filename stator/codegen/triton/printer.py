@@ -35,18 +35,19 @@ NO_LANES: Lanes = frozenset()
 NOWHERE = {"i64": 2**62, "i32": 2**31 - 1}
 
 
-def function_text(function: ir.Function, stages: int = 1, kept: Collection[str] = ()) -> str:
+def function_text(function: ir.Function, stages: int = 1, kept: Collection[str] = (), rounds: bool = True) -> str:
     """One kernel; of rows that a program takes in turn, or of the pieces of a row, so many are under way at once.
 
-    Loads of memory that is `kept` ask the cache to have it when others come by.
+    Loads of memory that is `kept` ask the cache to have it when others come by. Without `rounds`, results need not be
+    rounded as eager's are.
     """
-    return Printer(function, stages, kept).text()
+    return Printer(function, stages, kept, rounds).text()
 
 
 class Printer:
     """Writes one function; `matmul.py` has one whose blocks are tiles of a product."""
 
-    def __init__(self, function: ir.Function, stages: int = 1, kept: Collection[str] = ()) -> None:
+    def __init__(self, function: ir.Function, stages: int = 1, kept: Collection[str] = (), rounds: bool = True) -> None:
         self.function, self.stages, self.kept = function, stages, kept
         lanes = [loop for loop in loops_of(function) if loop.kind == "lanes"]
         self.outer = [loop for loop in lanes if loop.piece is not None]
@@ -63,7 +64,7 @@ class Printer:
         self.lanes: dict[ir.Value, Lanes] = {}
         self.made: dict[ir.Value, ir.Statement] = {}
         self.scratch: dict[str, ir.Operand] = {}
-        self.halves = Halves(function)
+        self.halves = Halves(function, rounds)
         stores = [s for s in ir.walk(function.body) if isinstance(s, ir.Store)]
         local = {s.name for s in ir.walk(function.body) if isinstance(s, ir.Scratch)}
         self.sums = {s.memory for s in stores if s.memory in local and s.mode == "add"}  # rows that are variables
