@@ -5,11 +5,17 @@
 
 The patterns are those of `benchmarks.kernels`, at a size of which no cache holds an operand, and a few of fixed
 shapes; what memory bounds also at four times that size, since of 64 MiB a fast memory spends a good part of the time
-beginning and ending. A figure is the median time that the device takes for a call, by events: before each call the
-cache is overwritten and the device kept busy for long enough that the host is ahead of it, so that launches cost
-nothing but gaps. Bytes are those of inputs and results, each once (with gradients: of inputs, cotangent and
-gradients); the last columns are which part that is of what copying 256 MiB reaches in the same run, and stator's of a
-copy that moves as many bytes as the row. By default stator rounds as eager does; with `--numerics fast` it keeps
+beginning and ending. Figures are medians of the time that the device takes for a call, by events, in two ways, with the
+device kept busy before for long enough that the host is ahead of it, so that launches cost nothing but gaps:
+
+- alone: the cache is overwritten before each call, and what kernels have asked it to keep is let go, so that no call
+  finds what another one left;
+- in a row, as programs run them: calls one behind the other, each on memory and with results of its own, of more bytes
+  together than a cache holds. Each begins as the one before it ends, and writes what that has left in the cache.
+
+Compilers are measured in turn, in a new random order each time. Bytes are those of inputs and results, each once (with
+gradients: of inputs, cotangent and gradients); what they are a part of is what copying 256 MiB reaches in the same run,
+and a copy that moves as many bytes as the row. By default stator rounds as eager does; with `--numerics fast` it keeps
 float32 between the operators of a kernel, as torch.compile does. `--prepare` compiles a part of the rows and times
 nothing, for caches on disk.
 """
@@ -17,11 +23,13 @@ nothing, for caches on disk.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import math
+import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,15 +37,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.kernels.__main__ import call_of
+from benchmarks.kernels.__main__ import Call, call_with, compiled
 from benchmarks.kernels.cases import LARGE, PATTERNS, Pattern
 
 DEVICE = "cuda"
 COMPILERS = ("eager", "stator", "torch.compile")
-#: Calls that a median is of, and cycles that the device waits so that the host is ahead.
-CALLS, AHEAD = 41, 1_500_000
-#: Bytes that are overwritten before each call: more than a cache holds.
-FLUSHED = 256 << 20
+#: Calls alone, and rows of calls, that a median is of.
+CALLS, ROWS = 41, 15
+#: Cycles of the device in a second, at most, and that it waits at least for the host to be ahead of it.
+CYCLES, LEAST_WAIT = 2e9, 1_000_000
+#: Bytes that are overwritten before each call, or that calls in a row move at least: more than a cache holds. And how
+#: many calls such a row has.
+FLUSHED, FEWEST, MOST = 256 << 20, 3, 12
 #: Bytes from which on a row counts as one that memory bounds.
 LEAST = 64 << 20
 #: By how much the same kernel's times differ from run to run.
@@ -46,24 +57,34 @@ NEAR = 1.01
 SLOWER = 1.05
 
 
+class Copying(NamedTuple):
+    """GB/s that copying reads and writes, alone and in a row."""
+
+    alone: float
+    in_a_row: float
+
+
 class Row(NamedTuple):
-    """Median milliseconds a call by compiler, and the bytes that a call moves at least."""
+    """Median milliseconds a call by compiler, alone and in a row, and the bytes that a call moves at least."""
 
     pattern: str
     dtype: str
     ms: dict[str, float]
+    in_a_row: dict[str, float]
     moved: int
+    #: Of a copy that moves as many.
+    copying: Copying
     kernels: list[str]
-    #: GB/s of a copy that moves as many.
-    copying: float = math.nan
 
-    def ratio(self, other: str) -> float:
+    def ratio(self, other: str, alone: bool = True) -> float:
         """How many times as long stator takes."""
-        return self.ms.get("stator", math.nan) / self.ms.get(other, math.nan)
+        ms = self.ms if alone else self.in_a_row
+        return ms.get("stator", math.nan) / ms.get(other, math.nan)
 
-    def bandwidth(self, compiler: str = "stator") -> float:
+    def bandwidth(self, compiler: str = "stator", alone: bool = True) -> float:
         """GB/s."""
-        return self.moved / self.ms[compiler] / 1e6 if compiler in self.ms else math.nan
+        ms = self.ms if alone else self.in_a_row
+        return self.moved / ms[compiler] / 1e6 if compiler in ms else math.nan
 
 
 def shaped(*shapes: tuple[int, ...]) -> Callable[[int], tuple[Tensor, ...]]:
@@ -125,35 +146,81 @@ def inputs_of(pattern: Pattern, dtype: torch.dtype) -> tuple[Any, ...]:
 
 
 class Timer:
-    """Times calls on the device."""
+    """Times calls on the device: of each compiler some, with memory of their own each."""
 
     def __init__(self) -> None:
         self.flushed = torch.empty(FLUSHED, dtype=torch.uint8, device=DEVICE)
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.random = random.Random(0)
 
-    def once(self, call: Callable[[], Any]) -> float:
-        """Milliseconds of one call."""
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    def medians(self, calls: dict[str, list[Call]]) -> tuple[dict[str, float], dict[str, float]]:
+        """Milliseconds of a call alone and in a row: in turn, so that drift hits all alike, and in any order."""
+        alone: dict[str, list[float]] = {name: [] for name in calls}
+        in_a_row: dict[str, list[float]] = {name: [] for name in calls}
+        waits = {name: self.wait(some) for name, some in calls.items()}
+        for times, rounds, time_of in ((alone, CALLS, self.alone), (in_a_row, ROWS, self.in_a_row)):
+            for _ in range(rounds):
+                for name in self.random.sample(list(calls), len(calls)):
+                    times[name].append(time_of(calls[name], waits[name]))
+        middle = [{name: statistics.median(ms) for name, ms in times.items()} for times in (alone, in_a_row)]
+        return middle[0], middle[1]
+
+    def wait(self, calls: Sequence[Call]) -> int:
+        """Cycles that the device is to wait, so that the host is ahead of it by one of these calls."""
+        seconds = []
+        for _ in range(3):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            held = [call() for call in calls]
+            seconds.append((time.perf_counter() - start) / len(calls))
+            del held
+        return int(2 * max(seconds[1:]) * CYCLES)
+
+    def alone(self, calls: Sequence[Call], wait: int) -> float:
+        """Milliseconds of the first of these calls, with nothing of it in the cache."""
+        self.release()
         self.flushed.zero_()
-        torch.cuda._sleep(AHEAD)
-        start.record()
-        held = call()
-        end.record()
-        end.synchronize()
+        torch.cuda._sleep(LEAST_WAIT + wait)
+        return elapsed(calls[:1])
+
+    def in_a_row(self, calls: Sequence[Call], wait: int) -> float:
+        """Milliseconds of each of these calls, after the same ones."""
+        self.release()
+        torch.cuda._sleep(LEAST_WAIT + 2 * len(calls) * wait)
+        held = [call() for call in calls]
+        ms = elapsed(calls) / len(calls)
         del held
-        return start.elapsed_time(end)
+        return ms
 
-    def medians(self, calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-        """Milliseconds of each, in turn, so that drift hits all alike; none always comes after the same one."""
-        names = list(calls)
-        orders = [names[i % len(names) :] + names[: i % len(names)] for i in range(CALLS)]
-        rounds = [{name: self.once(calls[name]) for name in order} for order in orders]
-        return {name: statistics.median(round[name] for round in rounds) for name in calls}
+    def release(self) -> None:
+        """Make what kernels have asked the cache to keep like all else in it; overwriting other memory does not."""
+        torch.cuda.synchronize()
+        if code := self.driver.cuCtxResetPersistingL2Cache():
+            raise RuntimeError(f"cuCtxResetPersistingL2Cache: error {code}")
 
-    def copying(self, moved: int = 512 << 20) -> float:
+    def copying(self, moved: int = 512 << 20) -> Copying:
         """GB/s that copying reads and writes, of so many bytes both together."""
-        source = torch.ones(max(moved // 2, 1), dtype=torch.uint8, device=DEVICE)
-        target = torch.empty_like(source)
-        return 2 * source.nbytes / self.medians({"": lambda: target.copy_(source)})[""] / 1e6
+        numel = max(moved // 2, 1)
+        sources = [torch.ones(numel, dtype=torch.uint8, device=DEVICE) for _ in range(calls_in_a_row(2 * numel))]
+        calls: list[Call] = [source.clone for source in sources]
+        alone, in_a_row = self.medians({"": calls})
+        return Copying(2 * numel / alone[""] / 1e6, 2 * numel / in_a_row[""] / 1e6)
+
+
+def calls_in_a_row(moved: int) -> int:
+    """How many calls that move so many bytes each are measured in a row."""
+    return min(max(-(-FLUSHED // moved), FEWEST), MOST)
+
+
+def elapsed(calls: Sequence[Call]) -> float:
+    """Milliseconds that the device takes for calls, all of whose results are there until the last has ended."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    held = [call() for call in calls]
+    end.record()
+    end.synchronize()
+    del held
+    return start.elapsed_time(end)
 
 
 def kernels_of(call: Callable[[], Any]) -> list[str]:
@@ -174,19 +241,20 @@ def moved_by(pattern: Pattern, given: tuple[Tensor, ...]) -> int:
 
 
 def calls_of(
-    pattern: Pattern, given: tuple[Any, ...], compilers: Iterable[str], numerics: str
-) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
-    """A call by each compiler, made once, and what failed."""
+    pattern: Pattern, sets: Sequence[tuple[Any, ...]], compilers: Iterable[str], numerics: str
+) -> tuple[dict[str, list[Call]], dict[str, str]]:
+    """A call with each of several inputs by each compiler, the first made once, and what failed."""
     calls, failed = {}, {}
     for compiler in compilers:
         try:
-            call = call_of(compiler, pattern, given, numerics)
-            call()
+            function = compiled(compiler, pattern.run, numerics)
+            made = [call_with(function, pattern, given) for given in sets]
+            made[0]()
             torch.cuda.synchronize()
         except Exception as error:  # one that cannot do a row leaves the others theirs, and is told
             failed[compiler] = f"{type(error).__name__}: {str(error)[:300]}"
         else:
-            calls[compiler] = call
+            calls[compiler] = made
     return calls, failed
 
 
@@ -202,16 +270,17 @@ def measure(
             if not given:
                 continue
             with torch.set_grad_enabled(pattern.grad):
-                calls, failed = calls_of(pattern, given, compilers, numerics)
+                moved = moved_by(pattern, given)
+                more = range(1, calls_in_a_row(moved))
+                sets = [given, *[inputs_of(pattern, getattr(torch, dtype)) for _ in more]]
+                calls, failed = calls_of(pattern, sets, compilers, numerics)
                 for compiler, why in failed.items():
                     print(f"FAILED {name} {dtype} by {compiler}: {why}", flush=True)
-                ms = timer.medians(calls)
-                moved = moved_by(pattern, given)
-                row = Row(name, dtype, ms, moved, [], timer.copying(moved))
+                row = Row(name, dtype, *timer.medians(calls), moved, timer.copying(moved), [])
                 if details and row.ratio("torch.compile") > SLOWER:
-                    row = row._replace(kernels=[f"{c}: {k}" for c in calls for k in kernels_of(calls[c])[:6]])
+                    row = row._replace(kernels=[f"{c}: {k}" for c in calls for k in kernels_of(calls[c][0])[:6]])
             yield row
-            del calls, given
+            del calls, given, sets
             torch.cuda.empty_cache()
 
 
@@ -224,34 +293,44 @@ def prepare(part: str, names: list[str], dtypes: Iterable[str], compilers: Itera
         given = inputs_of(pattern, getattr(torch, dtype))
         if given:
             with torch.set_grad_enabled(pattern.grad):
-                _, failed = calls_of(pattern, given, compilers, numerics)
+                _, failed = calls_of(pattern, [given], compilers, numerics)
             torch.cuda.empty_cache()
             print(f"{name} {dtype} {time.perf_counter() - begun:.1f} s {failed or ''}", flush=True)
 
 
-def line(row: Row, copying: float) -> str:
-    """A row: milliseconds, stator's as a part of the others', bandwidth, and which part it is of copying."""
+def line(row: Row, copying: Copying) -> str:
+    """A row: milliseconds alone, stator's as a part of the others', of copying's bandwidth; and the same in a row."""
     ms = " ".join([f"{row.ms.get(c, math.nan):8.3f}" for c in COMPILERS])
-    ratios = " ".join([f"{row.ratio(c):5.2f}" for c in COMPILERS if c != "stator"])
-    reached = f"{row.bandwidth():6.0f} {row.bandwidth() / copying:5.2f} {row.bandwidth('torch.compile') / copying:5.2f}"
-    return f"{row.pattern:36} {row.dtype:8} {ms}  {ratios}  {reached} {row.bandwidth() / row.copying:5.2f}"
+    told = []
+    for alone, most, as_much in zip((True, False), copying, row.copying, strict=True):
+        ratios = " ".join([f"{row.ratio(c, alone):5.3f}" for c in COMPILERS if c != "stator"])
+        reached = row.bandwidth(alone=alone)
+        told.append(f"{ratios} {reached:5.0f} {reached / most:4.2f} {reached / as_much:4.2f}")
+    return f"{row.pattern:36} {row.dtype:8} {ms} | {' | '.join(told)}"
 
 
-def summary(rows: list[Row], copying: float) -> Iterator[str]:
-    """How the rows stand against torch.compile, and which lose with which kernels."""
-    ratios = [row.ratio("torch.compile") for row in rows if not math.isnan(row.ratio("torch.compile"))]
-    if ratios:
-        mean = math.exp(-sum(map(math.log, ratios)) / len(ratios))
-        fast, near = (sum([ratio <= most for ratio in ratios]) for most in (1.0, NEAR))
-        told = f"as fast on {fast} of {len(ratios)}, {near} to within {NEAR - 1:.0%}, worst {1 / max(ratios):.2f}"
-        yield f"{mean:.2f} times torch.compile's speed; {told}"
+def standing(rows: list[Row], alone: bool) -> str:
+    """How the rows stand against torch.compile."""
+    ratios = [ratio for row in rows if not math.isnan(ratio := row.ratio("torch.compile", alone))]
+    mean = math.exp(-sum(map(math.log, ratios)) / len(ratios))
+    fast, near = (sum([ratio <= most for ratio in ratios]) for most in (1.0, NEAR))
+    told = f"as fast on {fast} of {len(ratios)}, {near} to within {NEAR - 1:.0%}, worst {1 / max(ratios):.2f}"
+    return f"{'alone' if alone else 'in a row'}: {mean:.2f} times torch.compile's speed; {told}"
+
+
+def summary(rows: list[Row], copying: Copying) -> Iterator[str]:
+    """How the rows stand against torch.compile and copying, and which lose with which kernels."""
+    if any("torch.compile" in row.ms for row in rows):
+        yield from [standing(rows, alone) for alone in (True, False)]
     bound = [row for row in rows if ALL[row.pattern].moved and row.moved >= LEAST]
     smaller, larger = [[row for row in bound if (row.moved < 2 * LEAST) is small] for small in (True, False)]
     for told, some in {"": bound, " of less than 128 MiB": smaller, " of more": larger}.items():
-        if some:
-            of_most = statistics.median([row.bandwidth() / copying for row in some])
-            of_as_much = statistics.median([row.bandwidth() / row.copying for row in some])
-            yield f"{len(some)} rows{told} that memory bounds: {of_most:.2f} of copying, {of_as_much:.2f} of as much"
+        parts = [
+            f"{statistics.median([row.bandwidth(alone=alone) / most for row in some]):.2f}"
+            for alone, most in zip((True, False), copying, strict=True)
+            if some
+        ]
+        yield f"{len(some)} rows{told} that memory bounds: {' alone, '.join(parts)} in a row, of copying"
     for row in sorted(rows, key=lambda row: -row.ratio("torch.compile")):
         if row.ratio("torch.compile") > SLOWER:
             yield f"loses {row.ratio('torch.compile'):.2f} {row.pattern} {row.dtype}"
@@ -275,10 +354,10 @@ def main() -> None:
         return
     copying, rows = Timer().copying(), []
     versions = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
-    print(f"{versions}; numerics={options.numerics}; copying reaches {copying:.0f} GB/s")
-    print(
-        f"{'pattern':36} {'dtype':8} {' '.join([f'{c[:8]:>8}' for c in COMPILERS])}  of eager, peer  GB/s, of copying"
-    )
+    reached = f"{copying.alone:.0f} GB/s alone, {copying.in_a_row:.0f} in a row"
+    print(f"{versions}; numerics={options.numerics}; copying reaches {reached}")
+    heads = " | ".join([f"{way}: of eager, peer, GB/s, of copying, of as much" for way in ("alone", "in a row")])
+    print(f"{'pattern':36} {'dtype':8} {' '.join([f'{c[:8]:>8}' for c in COMPILERS])} | {heads}")
     for row in measure(names, options.dtype, options.compilers, options.numerics, not options.brief):
         rows.append(row)
         print(line(row, copying), flush=True)

@@ -79,8 +79,12 @@ def compiled(compiler: str, function: Callable[..., Any], numerics: str = "eager
 
 
 def call_of(compiler: str, pattern: Pattern, given: tuple[Any, ...], numerics: str = "eager") -> Call:
-    """A call forward, or forward and backward with a cotangent of random numbers."""
-    function = compiled(compiler, pattern.run, numerics)
+    """A call by a compiler forward, or forward and backward with a cotangent of random numbers."""
+    return call_with(compiled(compiler, pattern.run, numerics), pattern, given)
+
+
+def call_with(function: Callable[..., Any], pattern: Pattern, given: tuple[Any, ...]) -> Call:
+    """A call of what a compiler has made of a pattern."""
     if not pattern.grad:
         return lambda: function(*given)
     inputs = [x.requires_grad_() if x.is_floating_point() else x for x in given]
