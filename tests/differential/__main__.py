@@ -49,7 +49,7 @@ from stator.coverage.ways import AsSaved
 from tests.differential.inputs import Input
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
-from tests.differential.rounded import BeforeJumps, SomeRounded
+from tests.differential.rounded import BeforeJumps, SomeRounded, rounded_in_forward
 
 BACKENDS = ("inductor", "aot_eager")
 #: How else a program may be compiled: by the default backend, with these options.
@@ -62,6 +62,9 @@ WAYS: dict[str, dict[str, Any]] = {
 HALVES = {torch.float16: r"\bfloat16|half\(", torch.bfloat16: "bfloat16"}
 #: How often operators whose results are rounded are drawn.
 SEEDS = 24
+#: Which part of backward's results is rounded, where all of forward's are: many of few, and few of many, as formulas
+#: that PyTorch composes have dozens.
+PARTS = (1 / 2, 1 / 8)
 #: What a compiler may say instead of running a program: freezing, where gradients are asked for on the way.
 REFUSALS = (CaptureError, Unsupported, DataDependent, WithoutEffect)
 #: How often a program is called before, where calls are recorded: as it is, to be recorded, and to be replayed.
@@ -275,7 +278,9 @@ def _like_wide(got: Seen, program: Program, want: Seen) -> Seen:
     runs = [partial(wide, **how) for wide in _without_halves(program, want) for how in ways]
     single = program.widened("float32", copies=True).function()
     for half in _halves_of(program):
-        some = [{"wide": False, "within": partial(SomeRounded, half, seed)} for seed in range(SEEDS)]
+        rounded = [partial(SomeRounded, half, seed) for seed in range(SEEDS)]
+        rounded += [partial(rounded_in_forward, half, seed, PARTS[seed % 2]) for seed in range(SEEDS // 2)]
+        some = [{"wide": False, "within": within} for within in rounded]
         runs += [partial(_widened, single, program.inputs, want, how) for how in some]
     seen = [found for found in (run() for run in runs) if found.failed is None]
     results = _wanted_where_near(got.results, [exact.results for exact in seen], want.results)

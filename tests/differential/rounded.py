@@ -1,6 +1,7 @@
 """Eager in wide types, some of whose results or operands are rounded to a half type.
 
-Under fast numerics a half type may be kept wide by one kernel and lie in memory for the next (`SomeRounded`), but is
+Under fast numerics a half type may be kept wide by one kernel and lie in memory for the next (`SomeRounded`), in
+backward alone too, where forward's kernels are of one operator each (`rounded_in_forward`), but is
 not kept wide where what comes after it shows by more than its size how it was rounded: before a comparison, `floor`, a
 conversion to an integer, a position (`BeforeJumps`; `loop/rounding.py`).
 Neighbour: `stator/coverage/ways.py` has eager's other ways.
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from stator.coverage.mode import Way
+from stator.coverage.ways import InForward, Together
 
 #: Operators whose result jumps where an operand passes a number.
 JUMPS = frozenset(
@@ -50,19 +52,24 @@ class BeforeJumps(Way):
 
 
 class SomeRounded(Way):
-    """While this is active results of about every second operator, by a seed, are as a half type holds them."""
+    """While this is active results of such a part of all operators, by a seed, are as a half type holds them."""
 
-    def __init__(self, half: torch.dtype, seed: int) -> None:
+    def __init__(self, half: torch.dtype, seed: int, part: float = 0.5) -> None:
         super().__init__()
-        self.half, self.random = half, random.Random(seed)
+        self.half, self.random, self.part = half, random.Random(seed), part
 
     def called(self, func: Any, args: Any, kwargs: Any) -> Any:
         out = func(*args, **kwargs)
         if func._schema.is_mutable or any(r.alias_info is not None for r in func._schema.returns):
             return out
-        return tree_map(self._rounded, out) if self.random.random() < 0.5 else out
+        return tree_map(self._rounded, out) if self.random.random() < self.part else out
 
     def _rounded(self, value: Any) -> Any:
         if not isinstance(value, Tensor) or value.dtype is not torch.float32:
             return value
         return value.copy_(value.to(self.half))
+
+
+def rounded_in_forward(half: torch.dtype, seed: int, part: float) -> Together:
+    """All results of forward are as a half type holds them, and such a part of backward's, by a seed."""
+    return Together(InForward(SomeRounded(half, seed, 1.0)), SomeRounded(half, seed, part))

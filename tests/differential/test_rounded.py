@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.differential.rounded import BeforeJumps, SomeRounded
+from tests.differential.rounded import BeforeJumps, SomeRounded, rounded_in_forward
 
 #: Each is another number in bfloat16: 1, 3 and 2.
 X = torch.tensor([1.001, 2.999, 2.003])
@@ -58,3 +58,19 @@ def test_some_results_are_rounded() -> None:
         with SomeRounded(torch.bfloat16, seed):
             found.append(tuple((X * 1.37 * 1.7).tolist()))
     assert set(found) == ways and len(ways) == 4 and found[0] == found[-1]
+
+
+def test_all_results_of_forward_are_rounded_and_some_of_backward() -> None:
+    x = X.clone().requires_grad_()
+    cotangent = torch.full_like(X, 1.1)
+    last = [step * 1.37 for step in (cotangent * 1.7, (cotangent * 1.7).bfloat16().float())]
+    ways = {tuple(value.tolist()) for wide in last for value in (wide, wide.bfloat16().float())}
+    found = set()
+    for seed in range(40):
+        both = rounded_in_forward(torch.bfloat16, seed, 0.5)
+        with both:
+            y = x * 1.37 * 1.7
+        assert y.equal(((X * 1.37).bfloat16().float() * 1.7).bfloat16().float())
+        with both:
+            found.add(tuple(torch.autograd.grad(y, x, cotangent)[0].tolist()))
+    assert found == ways and len(ways) > 2
