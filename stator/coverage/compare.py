@@ -105,7 +105,7 @@ def _backward(
     if not outputs or not wanted:
         return
     cotangents = [_cotangent(t, i, noise) for i, t in enumerate(outputs)]
-    if isinstance(mode, Around):
+    if any(isinstance(way, Around) for way in (mode.ways if isinstance(mode, Together) else (mode,))):
         returned = {id(flat[i]) for i, shared in enumerate(seen.sharing) if shared and shared[0] is not None}
         cotangents = [_added_last(t, c) if id(t) in returned else c for t, c in zip(outputs, cotangents, strict=True)]
         wholes = {t.untyped_storage()._cdata: t for t in reversed(tensors)}

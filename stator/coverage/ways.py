@@ -345,6 +345,7 @@ WAYS: tuple[Callable[[], AbstractContextManager[Any]], ...] = (
     *[lambda seed=seed: Elsewhere(seed=seed) for seed in range(SEEDS // 2)],
     *[lambda vectors=vectors: Together(Reordered(0), Elsewhere(vectors=vectors)) for vectors in (True, False)],
     *[lambda seed=seed: Together(RandomRounding(seed), Reordered(seed)) for seed in range(SEEDS // 3)],
+    *[lambda vectors=vectors: Together(Around(), Elsewhere(vectors=vectors)) for vectors in (True, False)],
     AsSaved,
     Around,
     Stepwise,

@@ -311,6 +311,21 @@ def test_the_gradient_of_a_view_that_is_returned_may_come_last() -> None:
     assert not first.any() and last.all()
 
 
+def test_choices_of_instructions_meet_gradients_that_come_last() -> None:
+    """The gradient of `elu` at NaN is NaN from vectors only, and in a sum of complex numbers the real part is, too."""
+    x = torch.randn(33, 33, dtype=torch.complex128, generator=torch.Generator().manual_seed(0))
+    torch.view_as_real(x)[::3, 1::3, 1] = torch.nan
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        part = torch.imag(x)
+        return part, torch.nn.functional.elu(part[:-1, 1:]).diagonal()
+
+    ways = (Plain, Around, lambda: Elsewhere(vectors=True), lambda: Together(Around(), Elsewhere(vectors=True)))
+    gradients = [run(program, x, within=way).gradients[0] for way in ways]
+    nothing = [bool(torch.view_as_real(gradient)[..., 0].isnan().any()) for gradient in gradients]
+    assert nothing == [False, False, False, True]
+
+
 def test_choices_of_instructions_and_of_orders_meet() -> None:
     """A remainder by a denormal is NaN from vectors only, and hides that a mean of infinities is what it is."""
     x = torch.tensor([[3.0, 1.0, -2.0, 4.0] * 16])
