@@ -73,7 +73,7 @@ class Reordered(Way):
         self.joins = seed % 3 == 1
         self.rounds = seed % 3 == 2
         self.vanishes = seed == 3
-        self.cancels = seed == 6
+        self.cancels = self.by_sign = seed == 6
         self.in_turn = {5: 1, 7: -1}.get(seed, 0)
         self.multiplies_in_turn = {4: 1, 5: 1, 7: -1, 8: -1}.get(seed, 0)
 
@@ -199,13 +199,13 @@ class Reordered(Way):
         """In another order; or in float64, where nothing overflows on the way; or one term after the other.
 
         Then each product is joined with the sum so far, or is rounded before: which of the two a library does, and in
-        what order, depends on the processor.
+        what order, depends on the processor. Or what is positive and what is negative are added up apart.
         """
         args = self.recombined(args, *PRODUCTS[name])
         out: Tensor = self.scaled(func, args, kwargs)
         if not out.is_floating_point() or name == "addbmm":
             return out
-        if self.joins or self.rounds:
+        if self.joins or self.rounds or self.by_sign:
             return self.summed(out, args, kwargs, PRODUCTS[name][0])
         if not self.extreme:
             return out
@@ -246,6 +246,12 @@ class Reordered(Way):
     def joined(self, left: Tensor, right: Tensor) -> Tensor:
         """The sum, along the first dim, of products that are not rounded on their own, or are."""
         total = torch.zeros_like(left[0] * right[0])
+        if self.by_sign:  # both overflow wherever any parts of the sum do
+            negative = torch.zeros_like(total)
+            for one, other in zip(left, right, strict=True):
+                product = one * other
+                total, negative = total + product.clamp(min=0), negative + product.clamp(max=0)
+            return total + negative
         for one, other in zip(left, right, strict=True):
             total = total + one * other if self.rounds else torch.addcmul(total, one, other)
         return total

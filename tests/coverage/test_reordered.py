@@ -99,6 +99,21 @@ def test_sums_overflow_in_some_orders(total: Callable[[Tensor], Tensor]) -> None
     assert {"inf", "nan"} <= found
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["mm", "dot", "bmm"])
+def test_products_of_both_signs_overflow_apart_in_some_order(name: str, dtype: torch.dtype) -> None:
+    """Though what lies first, and most orders, come to the one infinity at once, which takes in all else."""
+    left = torch.full((64,), 1.0, dtype=dtype)
+    right = torch.full_like(left, torch.finfo(dtype).max)
+    right[40:42] *= -1
+    shapes = {"mm": ((1, 64), (64, 1)), "bmm": ((1, 1, 64), (1, 64, 1)), "dot": ((64,), (64,))}[name]
+    found = set()
+    for seed in SEEDS:
+        with Reordered(seed):
+            found.add(str(getattr(torch, name)(left.view(shapes[0]), right.view(shapes[1])).item()))
+    assert {"inf", "nan"} <= found
+
+
 @pytest.mark.parametrize("function", [torch.sum, torch.mean])
 def test_what_cancels_in_the_end_overflows_in_not_every_order(function: Callable[[Tensor], Tensor]) -> None:
     x = torch.tensor([BIG, -BIG]).repeat_interleave(32)

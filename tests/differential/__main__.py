@@ -276,7 +276,9 @@ def _like_wide(got: Seen, program: Program, want: Seen) -> Seen:
     """What was got, but what is wanted at elements that are as wide types give them, some of which are rounded."""
     ways: list[dict[str, Any]] = [{}, {"within": partial(Reordered, 1)}]
     runs = [partial(wide, **how) for wide in _without_halves(program, want) for how in ways]
-    single = program.widened("float32", copies=True).function()
+    single: Callable[..., Any] = program.widened("float32", copies=True).function()
+    if _widened(single, program.inputs, want, {"wide": False}).failed is not None:  # it takes no operands of two types
+        single = partial(_on_floats, single)
     for half in _halves_of(program):
         rounded = [partial(SomeRounded, half, seed) for seed in range(SEEDS)]
         rounded += [partial(rounded_in_forward, half, seed, PARTS[seed % 2]) for seed in range(SEEDS // 2)]
@@ -300,7 +302,8 @@ def _wanted_if_near(found: Any, exact: list[Any], wanted: Any) -> Any:
     """Near is up to a few roundings of the type.
 
     Where what is wanted is infinite or no number, and exact ones are not, a half type overflows on the way: then it is
-    as far from these as they are apart.
+    as far from these as they are apart. Or the half type overflows in what was found too, if not in as many places:
+    infinities of both signs come to no number, one of them to an infinity.
     """
     if not all(isinstance(x, Tensor) and _comparable(x, found) for x in (found, wanted)):
         return found
@@ -311,8 +314,9 @@ def _wanted_if_near(found: Any, exact: list[Any], wanted: Any) -> Any:
     near = torch.isclose(found.detach(), each, rtol=4 * EPSILON.get(found.dtype, 0.0), atol=0.0, equal_nan=True).any(0)
     low = torch.where(each.isfinite(), each, math.inf).amin(0)
     high = torch.where(each.isfinite(), each, -math.inf).amax(0)
-    between = ~wanted.isfinite() & (low - (high - low) <= found) & (found <= high + (high - low))
-    return torch.where(near | between, wanted, found)
+    between = (low - (high - low) <= found) & (found <= high + (high - low))
+    overflowing = ~found.isfinite() & each.isfinite().any(0)
+    return torch.where(near | ~wanted.isfinite() & (between | overflowing), wanted, found)
 
 
 def _comparable(one: Tensor, other: Tensor) -> bool:

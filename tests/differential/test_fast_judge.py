@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -65,8 +66,37 @@ def coarse(x: Tensor) -> tuple[Tensor]:
     return ((x * 3).bfloat16().float(),)
 
 
-RIGHT = [(PROGRAM, wide), (PROGRAM, mixed), (ROUNDED, normal)]
-WRONG = [(replace(PROGRAM, inputs=(Input((6, 7), torch.float16, seed=5),)), off), (ROUNDED, above), (SINGLE, coarse)]
+#: Two terms that overflow in float16, and cancel; and a norm that takes no operands of two types.
+CANCELLING = Program(
+    (Input((6, 7), torch.float16, values="edges", seed=5),),
+    (
+        "v0 = (x0 * 3).to(torch.float16)",
+        "v1 = x0 * -2.5",
+        "v2 = v0 + v1",
+        "v3 = F.layer_norm(v0, [7], x0[0], x0[1])",
+    ),
+    ("v2",),
+)
+
+
+def one_overflows(x: Tensor) -> tuple[Tensor]:
+    """The other term is not rounded: an infinity, where two of them come to no number."""
+    return ((x * 3 - x.float() * 2.5).half(),)
+
+
+def overflows_alone(x: Tensor) -> tuple[Tensor]:
+    """What is in range in eager, too."""
+    found = x * 3 + x * -2.5
+    return (torch.where(found == found[0, 0], math.inf, found),)
+
+
+RIGHT = [(PROGRAM, wide), (PROGRAM, mixed), (ROUNDED, normal), (CANCELLING, one_overflows)]
+WRONG = [
+    (CANCELLING, overflows_alone),
+    (replace(PROGRAM, inputs=(Input((6, 7), torch.float16, seed=5),)), off),
+    (ROUNDED, above),
+    (SINGLE, coarse),
+]
 
 
 @pytest.mark.parametrize(
@@ -77,3 +107,13 @@ def test_a_verdict(given: tuple[Program, Callable[..., Any]], verdict: str, monk
     monkeypatch.setattr(differential, "_compiled", lambda program, way: made)
     found, why = differential.judge(program, "fast")
     assert found == verdict, why
+
+
+def test_overflow_of_one_term_is_overflow() -> None:
+    """Eager has no number where infinities of both signs meet; of a program that is right one of them may be left."""
+    nothing, huge = torch.tensor([math.nan] * 3).half(), torch.tensor([1.0, 60000.0, -2.0]).half()
+    found = torch.tensor([-math.inf, math.inf, 3.0]).half()
+    judged = differential._wanted_if_near(found, [huge, huge], nothing)
+    assert judged.isnan().tolist() == [True, True, False]
+    finite = differential._wanted_if_near(found, [huge, huge], huge)
+    assert torch.equal(finite, found)
