@@ -1,14 +1,16 @@
 """The models of the registry with sizes marked dynamic: what is refused, compiled again, or wrong.
 
     python -m benchmarks.changing [model …] [--modes inference training] [--size tiny] [--only batch] [--rounds 3]
+                                  [--how named]
 
 Each size of a model's inputs that eager lets change (the batch, the length of a text, a side of an image), and all of
 them at once, is marked by `mark_dynamic`; then the model is called with three values of it. What eager computes, one
 compiled version has to compute too. A row has the kernels of a version of the first values alone and of the marked one,
 seconds of the first call of each, and what went wrong; the command fails where anything did. With rounds, both versions
 are called in turn with the first values, and a row has how many times as fast the marked one is: the median of rounds.
-With `--seen` nothing is marked: the second call shows what changes, and its version is the one that a row tells of.
-Equal sizes are one there; each mark makes one of its own.
+Each mark makes a size of its own. With `--how named` it has the size's name, so that the batches of all inputs are one.
+With `--how seen` nothing is marked: the second call shows what changes, and its version is the one that a row tells of.
+Equal sizes are one there, too.
 Neighbours: `registry.py` has the models, tests/models/test_changing.py runs some of the rows.
 """
 
@@ -34,6 +36,8 @@ from stator.base.errors import StatorError
 from stator.inspect.statistics import summary
 
 MODES = ("inference", "training")
+#: How a compiler comes to know what changes.
+HOW = ("marked", "named", "seen")
 #: The values that a size has in the three calls, by the one that it has in the registry.
 Values = tuple[Callable[[int], int], ...]
 SHORTER: Values = (lambda n: n // 2, lambda n: n // 2 + 5, lambda n: n // 2 + 11)
@@ -59,30 +63,32 @@ def _rounded_otherwise(x: torch.Tensor) -> torch.Tensor:
 
 
 class Place(NamedTuple):
-    """A dim of an input that changes."""
+    """A dim of an input that changes, and what its size is called."""
 
     input: str
     dim: int
     values: Values
+    size: str
 
 
 def _batch(given: Inputs) -> list[Place]:
-    return [Place(name, 0, BATCHES) for name, value in given.items() if isinstance(value, torch.Tensor)]
+    return [Place(name, 0, BATCHES, "batch") for name, value in given.items() if isinstance(value, torch.Tensor)]
 
 
 def _text(given: Inputs, name: str) -> list[Place]:
     """The length of a text, and of labels for each of its tokens, which are the decoder's where there is one."""
     last = next((text for text in ("decoder_input_ids", "input_ids") if text in given), "")
     labels = ["labels"] if name == last and "labels" in given and given["labels"].dim() == 2 else []
-    return [Place(text, 1, SHORTER) for text in (name, *labels)] if name in given else []
+    return [Place(text, 1, SHORTER, f"length of {name}") for text in (name, *labels)] if name in given else []
 
 
 def _side(given: Inputs, dim: int) -> list[Place]:
     """A side of images, and of labels for each of their pixels."""
     if "pixel_values" not in given:
         return []
-    labels = [Place("labels", dim - 1, LARGER)] if "labels" in given and given["labels"].dim() == 3 else []
-    return [Place("pixel_values", dim, LARGER), *labels]
+    side = f"side {dim}"
+    labels = [Place("labels", dim - 1, LARGER, side)] if "labels" in given and given["labels"].dim() == 3 else []
+    return [Place("pixel_values", dim, LARGER, side), *labels]
 
 
 SIZES: dict[str, Callable[[Inputs], list[Place]]] = {
@@ -105,7 +111,7 @@ class Row(NamedTuple):
     seconds: tuple[float, float]
     faults: list[str]
     speed: float | None  #: of the marked version, where that of the other is 1
-    how: str  #: "marked", or "seen" to change
+    how: str  #: one of `HOW`
 
     def __str__(self) -> str:
         counts = [f"{kernels} kernels in {s:.1f} s" for kernels, s in zip(self.kernels, self.seconds, strict=True)]
@@ -126,8 +132,9 @@ class Version(NamedTuple):
 class Model:
     """A model of the registry in one mode, and its inputs."""
 
-    def __init__(self, name: str, mode: str, size: str, rounds: int = 0, seen: bool = False) -> None:
-        self.name, self.mode, self.rounds, self.seen = name, mode, rounds, seen
+    def __init__(self, name: str, mode: str, size: str, rounds: int = 0, how: str = "marked") -> None:
+        self.name, self.mode, self.rounds, self.how = name, mode, rounds, how
+        self.seen = how == "seen"
         self.module = registry.build(name, size).train(mode == "training")
         disable_dropout(self.module)
         self.given = registry.inputs(name, self.module, 1, labels=mode == "training")
@@ -155,8 +162,8 @@ class Model:
             faults.append(graphs)
         kernels = static.kernels, marked.kernels
         speed = self._speed(static.module, marked.module, places) if self.rounds and not faults else None
-        seconds, how = (static.seconds, marked.seconds), "seen" if self.seen else "marked"
-        return Row(self.name, self.mode, name, kernels, seconds, faults, speed, how)
+        seconds = static.seconds, marked.seconds
+        return Row(self.name, self.mode, name, kernels, seconds, faults, speed, self.how)
 
     def _speed(self, static: Any, marked: Any, places: Sequence[Place]) -> float:
         """How many times as fast the marked version is with the first values."""
@@ -187,7 +194,8 @@ class Model:
             inputs = self._resized(places, call)
             if mark and call == 0 and not self.seen:
                 for place in places:
-                    stator.mark_dynamic(inputs[place.input], place.dim)
+                    name = place.size if self.how == "named" else ""
+                    stator.mark_dynamic(inputs[place.input], place.dim, name=name)
             start, earlier = time.perf_counter(), summary()["kernels"]
             try:
                 got = self._results(compiled, inputs)
@@ -222,7 +230,7 @@ class Model:
     def _resized(self, places: Sequence[Place], call: int) -> Inputs:
         """The inputs of a call: what there is, repeated."""
         resized = dict(self.given)
-        for name, dim, values in places:
+        for name, dim, values, _ in places:
             old = self.given[name].shape[dim]
             resized[name] = resized[name].index_select(dim, torch.arange(values[call](old)) % old)
         return resized
@@ -247,13 +255,13 @@ def main() -> None:
     parser.add_argument("--size", default="tiny", choices=["base", "tiny"])
     parser.add_argument("--only", default="", choices=["", *SIZES, "all"], help="only this size")
     parser.add_argument("--rounds", type=int, default=0, help="in which both versions are timed")
-    parser.add_argument("--seen", action="store_true", help="mark nothing: the second call shows what changes")
+    parser.add_argument("--how", default="marked", choices=HOW, help="how the compiler comes to know what changes")
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()
     faults = 0
     for name in options.models or MODELS:
         for mode in options.modes:
-            for row in Model(name, mode, options.size, options.rounds, options.seen).rows(options.only):
+            for row in Model(name, mode, options.size, options.rounds, options.how).rows(options.only):
                 print(row, flush=True)
                 faults += len(row.faults)
     if faults:

@@ -297,6 +297,17 @@ class MarkedSizeFixed(StatorError):
         super().__init__(place=place, value=value, why=why, location=location)
 
 
+class MarkedSizesDiffer(StatorError):
+    """Sizes that the user marked with one name are two numbers in a call, or have two ranges."""
+
+    surfaces = True
+    template = "{place} and {other} are both marked as {name!r}, but {why}"
+    hint = "give sizes that may differ names of their own in mark_dynamic, or none"
+
+    def __init__(self, place: object, other: object, name: str, why: str) -> None:
+        super().__init__(place=place, other=other, name=name, why=why)
+
+
 class StatorWarning(UserWarning):
     """Base of the warnings, so that one filter can name them all."""
 

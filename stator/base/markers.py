@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from stator.base.errors import InvalidArgument
 
@@ -20,9 +20,17 @@ RECURSIVE: Final = "_stator_recursive"  # on a disabled function: whether what i
 ORIGINAL: Final = "_stator_original"  # of a compiled function: what it was made from
 ALLOWED: Final = "_stator_allowed"  # on a function: it is one call in the graph
 CONSTANT: Final = "_stator_constant"  # on a function: its result is taken once, while capturing
-DYNAMIC: Final = "_stator_dynamic"  # on a tensor: dict of dimension -> (least, greatest or None)
+DYNAMIC: Final = "_stator_dynamic"  # on a tensor: dict of dimension -> Changing
 WEAK: Final = "_stator_weak_dynamic"  # on a tensor: set of dimensions
 STATIC: Final = "_stator_static"  # on a tensor: set of dimensions
+
+
+class Changing(NamedTuple):
+    """What is said of a size that changes: its bounds, both included, and what it is called."""
+
+    min: int = 2
+    max: int | None = None
+    name: str = ""
 
 
 def graph_break(reason: str = "") -> None:
@@ -104,10 +112,13 @@ def _mark(fn: F, name: str) -> F:
     return fn
 
 
-def mark_dynamic(tensor: Any, dims: int | Sequence[int], *, min: int = 2, max: int | None = None) -> None:
+def mark_dynamic(
+    tensor: Any, dims: int | Sequence[int], *, min: int = 2, max: int | None = None, name: str = ""
+) -> None:
     """Say that sizes of a tensor change between calls, within two bounds, both included.
 
-    They are symbolic from the first call on; a program that works for one number only is an error.
+    They are symbolic from the first call on; a program that works for one number only is an error. Sizes of one `name`,
+    of this tensor and others, are one size: calls where they differ are another version. Without, each is its own.
     """
     _check_tensor("mark_dynamic", tensor)
     if not isinstance(min, int) or not isinstance(max, int | None):
@@ -116,12 +127,14 @@ def mark_dynamic(tensor: Any, dims: int | Sequence[int], *, min: int = 2, max: i
         )
     if min < 0 or (max is not None and max < min):
         raise InvalidArgument(f"mark_dynamic() got the empty range {min} to {max}")
+    if not isinstance(name, str):
+        raise InvalidArgument(f"mark_dynamic() got the name {name!r}", "sizes that are one have a string in common")
     marked = dict(getattr(tensor, DYNAMIC, {}))
     for dim in _dims("mark_dynamic", tensor, dims):
         size = tensor.shape[dim]
         if size < min or (max is not None and size > max):
             raise InvalidArgument(f"dimension {dim} has size {size}, outside the range {min} to {max} given for it")
-        marked[dim] = (min, max)
+        marked[dim] = Changing(min, max, name)
     setattr(tensor, DYNAMIC, marked)
 
 

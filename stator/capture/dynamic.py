@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from stator.base import log
-from stator.base.errors import MarkedSizeFixed
-from stator.base.markers import DYNAMIC, STATIC, WEAK
+from stator.base.errors import MarkedSizeFixed, MarkedSizesDiffer
+from stator.base.markers import DYNAMIC, STATIC, WEAK, Changing
 from stator.capture.conditions import Operand
 from stator.capture.guard_kinds import TensorFacts
 from stator.capture.guards import Guard
@@ -254,21 +254,20 @@ class Marks:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         own = tensor.__dict__
-        #: Dim -> its range.
-        self.dynamic: dict[int, tuple[int, int | None]] = dict(own.get(DYNAMIC, {}))
+        self.dynamic: dict[int, Changing] = dict(own.get(DYNAMIC, {}))
         indices, weak, static = (set(own.get(name, ())) for name in TORCH_MARKS)
         self.weak: set[int] = set(own.get(WEAK, ())) | weak
         self.static: set[int] = set(own.get(STATIC, ())) | static
         ranges = {item.dim: (item.min, item.max) for item in own.get("_dynamo_dynamic_range", ())}
         for dim in indices:
             low, high = ranges.get(dim, (None, None))
-            self.dynamic.setdefault(dim, (2 if low is None else low, high))
+            self.dynamic.setdefault(dim, Changing(2 if low is None else low, high))
 
 
 class Sizes(Environment):
     """The environment of one capture."""
 
-    __slots__ = ("_ints", "_strides", "floats", "graph", "history", "static")
+    __slots__ = ("_ints", "_named", "_strides", "floats", "graph", "history", "static")
 
     def __init__(self, history: History | None = None, static: bool = False, known_literals: bool = False) -> None:
         super().__init__()
@@ -284,6 +283,8 @@ class Sizes(Environment):
         self.floats: set[Symbol] = set()
         # Ints and floats by place.
         self._ints: dict[Source, Symbol] = {}
+        # Names that the user marked sizes with → where the first of them is found, what it is, and what is said of it.
+        self._named: dict[str, tuple[SizeSource, int, Changing]] = {}
 
     @property
     def symbolic(self) -> bool:
@@ -320,13 +321,27 @@ class Sizes(Environment):
         if marked is None and place in history.refused:
             return size
         if marked is not None:
-            low, high = marked
-            inside = low <= size and (high is None or size <= high) and low != high and size not in SPECIAL
-            return self.symbol(size, place, low, high, marked=True).size if inside else size
+            return self._marked(place, size, marked)
         if size == 1 and place in history.inherited and not self.static:
             return self.symbol(size, place, 1, shared=False).size
         wanted = place in history.changed or dim in marks.weak or (history.mode == "always" and not static)
         return self.symbol(size, place).size if wanted and size not in SPECIAL else size
+
+    def _marked(self, place: SizeSource, size: int, marked: Changing) -> Extent:
+        """A size that the user marked: a symbol of its own, or that of all sizes of its name."""
+        low, high, name = marked
+        first, value, bounds = self._named.setdefault(name, (place, size, marked)) if name else (place, size, marked)
+        if value != size:
+            raise MarkedSizesDiffer(first, place, name, f"are {value} and {size}")
+        if bounds != marked:
+            raise MarkedSizesDiffer(first, place, name, "have two ranges")
+        if size < low or (high is not None and size > high) or low == high or size in SPECIAL:
+            return size
+        if first is place:
+            return self.symbol(size, place, low, high, marked=True).size
+        found = self._symbol_of(first)
+        self.places[found].append(place)
+        return found.size
 
     def partner(self, value: int, place: Any, low: int | None, high: int | None) -> Symbol | None:
         found = super().partner(value, place, low, high)
@@ -416,13 +431,13 @@ class Sizes(Environment):
             yield self._condition("==", extent, place)
         for found in self.places.values():
             for other in found[1:]:
-                yield self._condition("==", self._symbol_of(found[0]), other)  # type: ignore[arg-type]
+                yield self._condition("==", self._symbol_of(found[0]).size, other)  # type: ignore[arg-type]
         for recorded in self.guards():
             op, left, right = recorded.condition
             yield self._condition(op, left, right)
 
-    def _symbol_of(self, place: Any) -> Size:
-        return next(symbol.size for symbol, places in self.places.items() if places[0] is place)
+    def _symbol_of(self, place: Any) -> Symbol:
+        return next(symbol for symbol, places in self.places.items() if places[0] is place)
 
     def _condition(self, op: str, left: Extent, right: Extent | Source) -> Guard:
         """A comparison as a guard, in terms of the places where its symbols are found."""

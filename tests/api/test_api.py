@@ -150,8 +150,15 @@ def test_mark_dynamic_notes_dimensions_and_checks_them() -> None:
     x = torch.randn(4, 5)
     stator.mark_dynamic(x, -1, max=8)
     stator.mark_dynamic(x, [0])
-    assert getattr(x, DYNAMIC) == {1: (2, 8), 0: (2, None)}
-    for arguments in ({"dims": 2}, {"dims": 0, "max": 3}, {"dims": 0, "min": 5}, {"dims": 0, "min": 9, "max": 3}):
+    stator.mark_dynamic(y := torch.randn(3), 0, name="batch")
+    assert getattr(x, DYNAMIC) == {1: (2, 8, ""), 0: (2, None, "")} and getattr(y, DYNAMIC) == {0: (2, None, "batch")}
+    for arguments in (
+        {"dims": 2},
+        {"dims": 0, "max": 3},
+        {"dims": 0, "min": 5},
+        {"dims": 0, "min": 9, "max": 3},
+        {"dims": 0, "name": 3},
+    ):
         with pytest.raises(InvalidArgument):
             stator.mark_dynamic(x, **arguments)  # type: ignore[arg-type]
 

@@ -18,6 +18,7 @@ from stator.base.errors import (
     InvalidPattern,
     KernelRefused,
     MarkedSizeFixed,
+    MarkedSizesDiffer,
     StatorError,
     Undecided,
     UnknownBackend,
@@ -50,6 +51,7 @@ EXAMPLES: list[StatorError] = [
     Unsupported("aten.foo", "no lowering"),
     Undecided("s0 < 8"),
     MarkedSizeFixed("L['x'].size()[0]", 8, "the program needs the number itself", ("model.py", 12)),
+    MarkedSizesDiffer("L['x'].size()[0]", "L['y'].size()[0]", "batch", "are 8 and 7"),
 ]
 
 

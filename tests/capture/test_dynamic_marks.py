@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import stator
-from stator.base.errors import InvalidArgument, MarkedSizeFixed
+from stator.base.errors import InvalidArgument, MarkedSizeFixed, MarkedSizesDiffer
 from tests.capture.changing_sizes import Calls, rand
 
 
@@ -61,6 +61,56 @@ def test_marked_dims_share_nothing() -> None:
     x = rand(6, 6)
     stator.mark_dynamic(x, (0, 1))
     assert Calls(double).all([(x,), (rand(4, 5),), (rand(7, 3),)]).compiles == 1
+
+
+def join(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of two batches that need not be the same."""
+    return torch.cat([x * 2, y.repeat(2, 1)[: x.size(0)] + 1])
+
+
+def batches(first: int, second: int, **marks: object) -> tuple[torch.Tensor, torch.Tensor]:
+    given = rand(first, 3), rand(second, 3)
+    for x in given:
+        stator.mark_dynamic(x, 0, **marks)  # type: ignore[arg-type]
+    return given
+
+
+def test_sizes_of_one_name_are_one() -> None:
+    equal = "L['y'].size()[0] == L['x'].size()[0]"
+    named = Calls(join).all([batches(n, n, name="batch") for n in (6, 4, 7)])
+    assert named.compiles == 1 and equal in named.conditions
+    apart = Calls(join).all([batches(n, n) for n in (6, 4, 7)])
+    assert apart.compiles == 1 and equal not in apart.conditions
+
+
+def test_sizes_of_one_tensor_may_have_one_name() -> None:
+    x = rand(6, 6)
+    stator.mark_dynamic(x, (0, 1), name="side")
+    calls = Calls(lambda x: x + x.t()).all([(x,), (rand(4, 4),), (rand(7, 7),)])
+    assert calls.compiles == 1
+
+
+def test_calls_that_are_not_marked_may_differ_where_a_name_was() -> None:
+    calls = Calls(join).all([batches(6, 6, name="batch"), (rand(4, 3), rand(5, 3)), (rand(7, 3), rand(9, 3))])
+    assert calls.compiles == 2
+
+
+@pytest.mark.parametrize("second", [4, 1])
+def test_sizes_of_one_name_that_differ_are_named(second: int) -> None:
+    where = r"L\['x'\].size\(\)\[0\] and L\['y'\].size\(\)\[0\]"
+    with pytest.raises(MarkedSizesDiffer, match=rf"{where} are both marked as 'batch', but are 6 and {second}"):
+        given = rand(6, 3), rand(second, 3)
+        for x in given:
+            stator.mark_dynamic(x, 0, min=1, name="batch")
+        stator.compile(join, backend="eager")(*given)
+
+
+def test_sizes_of_one_name_have_one_range() -> None:
+    x, y = rand(6, 3), rand(6, 3)
+    stator.mark_dynamic(x, 0, name="batch")
+    stator.mark_dynamic(y, 0, max=9, name="batch")
+    with pytest.raises(MarkedSizesDiffer, match="have two ranges"):
+        stator.compile(join, backend="eager")(x, y)
 
 
 def test_static() -> None:

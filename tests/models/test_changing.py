@@ -39,8 +39,9 @@ def test_no_more_kernels_than_for_known_sizes(name: str, mode: str, size: str) -
     assert row.kernels[1] <= row.kernels[0], str(row)
 
 
-def test_equal_sizes_that_are_seen_to_change_are_one() -> None:
-    """An encoder's batch and its decoder's; each mark would make a size of its own."""
-    (row,) = Model("whisper", "inference", "tiny", seen=True).rows("batch")
+@pytest.mark.parametrize("how", ["seen", "named"])
+def test_equal_sizes_that_are_seen_to_change_or_have_one_name_are_one(how: str) -> None:
+    """An encoder's batch and its decoder's; each mark without a name would make a size of its own."""
+    (row,) = Model("whisper", "inference", "tiny", how=how).rows("batch")
     assert not row.faults, str(row)
-    assert row.kernels[1] == row.kernels[0] and "seen" in str(row), str(row)
+    assert row.kernels[1] == row.kernels[0] and how in str(row), str(row)
