@@ -198,7 +198,7 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
 
 def lower_graph(gm: fx.GraphModule, name: str, options: Options) -> Lowered:
     """A graph of functional ATen overloads to loops."""
-    device, rounds = _target(gm, options), options.numerics == "eager"
+    device, rounds = _target(gm, options), options.rounds
     with stage("passes", graph=name):
         first = MultiplyPixels(), WidenProducts(device, _LOOPS)
         passes.run(gm, (*first, *passes.PIPELINE, JoinTerms(device)))
@@ -220,7 +220,7 @@ def lower_graph(gm: fx.GraphModule, name: str, options: Options) -> Lowered:
 def schedule_lowered(lowered: Lowered, options: Options, shown: Collection[int] = ()) -> Schedule:
     """Loops to fused kernels; `shown` are the outputs whose roundings backward can show."""
     with stage("schedule", graph=lowered.program.name):
-        return schedule_program(*lowered, options.numerics == "eager", shown)
+        return schedule_program(*lowered, options.rounds, shown)
 
 
 def shown_later(backward: Program, metadata: Metadata) -> tuple[int, ...]:

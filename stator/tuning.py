@@ -82,8 +82,10 @@ def tune(graph: fx.Graph, device: Device, options: Options) -> list[Tuned]:
     if device.tile_products:
         nodes += [node for node in graph.nodes if node.op == "call_function" and node.target in REPLACEMENTS]
     nodes = [node for node in nodes if device.tile_products or _is_known(node)]
-    parts = {node: part for node in nodes if (part := _Part(node)).runs_alone() and part.may_be_ours(device)}
-    known = str(device), torch.__version__, options.triton
+    parts = {
+        node: part for node in nodes if (part := _Part(node, options.rounds)).runs_alone() and part.may_be_ours(device)
+    }
+    known = str(device), torch.__version__, options.triton, options.numerics
     keys = {node: f"product-{key_of(part.text, *known)}" for node, part in parts.items()}
     found: dict[str, Tuned] = {}
     for node, key in keys.items():
@@ -121,9 +123,10 @@ def _kept(store: Store, key: str) -> Tuned | None:
 
 
 class _Part:
-    """A product and what is computed of it alone, as a graph of its own."""
+    """A product and what is computed of it alone, as a graph of its own; `rounds`: where eager does, too."""
 
-    def __init__(self, node: fx.Node) -> None:
+    def __init__(self, node: fx.Node, rounds: bool) -> None:
+        self.rounds = rounds
         self.several = len(node.target._schema.returns) > 1  # type: ignore[union-attr]
         self.nodes = [node, *node.users] if self.several else _with_readers(node)
         self.graph = fx.Graph()
@@ -167,7 +170,8 @@ class _Part:
     def scheduled(self, loop: bool, device: Device) -> Schedule:
         """It in one way."""
         self.product.meta[TAKES_LOOP] = loop
-        return schedule(lowering.lower(fx.GraphModule({}, self.graph), "product", device), device)
+        program = lowering.lower(fx.GraphModule({}, self.graph), "product", device, self.rounds)
+        return schedule(program, device, self.rounds)
 
     def may_be_ours(self, device: Device) -> bool:
         """Whether there is a kernel of ours for it."""

@@ -251,6 +251,11 @@ class Options:
                 what = f"option {name!r} has no effect with the backend {backend!r}"
                 self.announce(WithoutEffect(f"{what}, which does not run stator's {_WHAT[known.part]}"))
 
+    @property
+    def rounds(self) -> bool:
+        """Whether half types are rounded wherever eager does."""
+        return self.numerics == "eager"
+
     def key(self) -> str:
         """The options' part of a cache key: equal keys compile to the same thing."""
         return ";".join(f"{name}={getattr(self, name)!r}" for name, known in OPTIONS.items() if known.in_key)

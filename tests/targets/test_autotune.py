@@ -60,6 +60,21 @@ def test_what_one_compiler_was_measured_with_says_nothing_of_another(clock: list
         assert len(clock) == count * len(autotune.candidates(kernel, DEVICE))
 
 
+def test_numerics_have_shapes_of_their_own(clock: list[str], tmp_path: Path) -> None:
+    """What is timed is the text that will run: a root that is a factor of a half is rough where it may be."""
+    x = torch.empty(512, 512, dtype=torch.bfloat16)
+    (kernel,) = tiled.scheduled(lambda a, b: ((a @ b).float().sqrt() * a).bfloat16(), x, x)[0].kernels
+    exact, fast = (Options(cache_dir=str(tmp_path), autotune=True, numerics=how) for how in ("eager", "fast"))
+    texts = []
+    for options in (exact, fast):
+        autotune.shapes([kernel], DEVICE, options)
+        texts.append(set(clock))
+        (unit,) = printer.emit([kernel], ["tried"], DEVICE, options)
+        assert unit.source in clock
+        clock.clear()
+    assert texts[0] and texts[1] and not texts[0] & texts[1]
+
+
 def test_the_fastest_is_taken_and_kept(clock: list[str], tmp_path: Path) -> None:
     options = Options(cache_dir=str(tmp_path), autotune=True)
     kernel = product()

@@ -59,12 +59,12 @@ def shapes(kernels: Iterable[Kernel], device: Device, options: Options) -> dict[
     """The fastest shape of each kernel that has several: as kept, or measured now."""
     store = open_store(options)
     several = {kernel: listed for kernel in kernels if (listed := candidates(kernel, device))}
-    found = {kernel: _kept(store, key(kernel, device, options.triton)) for kernel in several}
+    found = {kernel: _kept(store, key(kernel, device, options)) for kernel in several}
     missing = {kernel: several[kernel] for kernel, kept in found.items() if kept is None}
     for kernel, measured in _measured(missing, device, options).items():
         found[kernel] = measured
         kept = {"kind": type(measured.shape).__name__, "shape": asdict(measured.shape), "tried": measured.tried}
-        store.put(key(kernel, device, options.triton), json.dumps(kept).encode())
+        store.put(key(kernel, device, options), json.dumps(kept).encode())
         log.record(log.TILING, told=str(measured), kernel=kernel.text(), tried=list(measured.tried))
     return {kernel: kept for kernel, kept in found.items() if kept is not None}
 
@@ -77,12 +77,12 @@ def candidates(kernel: Kernel, device: Device) -> Sequence[triton.Shape]:
     return matmul.candidates(product, device)[:TRIED] if product is not None else ()
 
 
-def key(kernel: Kernel, device: Device, compiler: str) -> str:
-    """The place in the store of what was found for a kernel by a compiler."""
+def key(kernel: Kernel, device: Device, options: Options) -> str:
+    """The place in the store of what was found for a kernel by a compiler, under the numerics that its text is of."""
     import torch  # which says what Triton it has; the package itself does not need it
 
-    hints = [hint(symbol.size) for symbol in kernel.symbols]
-    return "tiles-" + key_of(FORMAT, compiler, kernel.text(), str(hints), str(device), torch.__version__)
+    hints, how = [hint(symbol.size) for symbol in kernel.symbols], (options.triton, options.numerics)
+    return "tiles-" + key_of(FORMAT, *how, kernel.text(), str(hints), str(device), torch.__version__)
 
 
 def _kept(store: Store, place: str) -> Found | None:
@@ -105,7 +105,7 @@ def _measured(
     units: dict[tuple[Kernel, triton.Shape], Sequence[Unit]] = {}
     for kernel, listed in several.items():
         for shape in listed:
-            source = triton.emit([kernel], device, ["tried"], shapes={kernel: shape})
+            source = triton.emit([kernel], device, ["tried"], shapes={kernel: shape}, rounds=options.rounds)
             units[kernel, shape] = building.begin([Unit(source, ("tried",), (), "triton")], device.kind, {})
     building.finish()
     found: dict[Kernel, Found] = {}

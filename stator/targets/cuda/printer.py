@@ -20,8 +20,10 @@ SUFFIX, COMMENT = "py", "#"
 
 def emit(kernels: Sequence[Kernel], names: Sequence[str], device: Device, options: Options) -> list[Unit]:
     """One unit, whose kernels compile side by side; under `autotune` in the shapes that were the fastest."""
-    shapes, rounds = _shapes(kernels, device, options), options.numerics == "eager"
-    return [Unit(triton.emit(kernels, device, names, options.verify, shapes, rounds), tuple(names), (), "triton")]
+    shapes = _shapes(kernels, device, options)
+    return [
+        Unit(triton.emit(kernels, device, names, options.verify, shapes, options.rounds), tuple(names), (), "triton")
+    ]
 
 
 def reason(kernel: Kernel, device: Device, options: Options) -> str:
