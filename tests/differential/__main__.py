@@ -301,9 +301,10 @@ def _wanted_where_near(found: list[Any], exact: list[list[Any]], wanted: list[An
 def _wanted_if_near(found: Any, exact: list[Any], wanted: Any) -> Any:
     """Near is up to a few roundings of the type.
 
-    Where what is wanted is infinite or no number, and exact ones are not, a half type overflows on the way: then it is
-    as far from these as they are apart. Or the half type overflows in what was found too, if not in as many places:
-    infinities of both signs come to no number, one of them to an infinity.
+    Where what is wanted is infinite or no number, and exact ones are numbers, a half type overflows on the way: then it
+    is as far from these as they are apart. Or the half type overflows in what was found too, if not in as many places:
+    infinities of both signs come to no number, one of them to an infinity. Where exact ones are beyond the type, too,
+    unless eager has the infinity that all of these are.
     """
     if not all(isinstance(x, Tensor) and _comparable(x, found) for x in (found, wanted)):
         return found
@@ -315,7 +316,7 @@ def _wanted_if_near(found: Any, exact: list[Any], wanted: Any) -> Any:
     low = torch.where(each.isfinite(), each, math.inf).amin(0)
     high = torch.where(each.isfinite(), each, -math.inf).amax(0)
     between = (low - (high - low) <= found) & (found <= high + (high - low))
-    overflowing = ~found.isfinite() & each.isfinite().any(0)
+    overflowing = ~found.isfinite() & ~each.isnan().all(0) & (each != wanted.detach()).any(0)
     return torch.where(near | ~wanted.isfinite() & (between | overflowing), wanted, found)
 
 

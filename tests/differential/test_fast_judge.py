@@ -111,9 +111,10 @@ def test_a_verdict(given: tuple[Program, Callable[..., Any]], verdict: str, monk
 
 def test_overflow_of_one_term_is_overflow() -> None:
     """Eager has no number where infinities of both signs meet; of a program that is right one of them may be left."""
-    nothing, huge = torch.tensor([math.nan] * 3).half(), torch.tensor([1.0, 60000.0, -2.0]).half()
-    found = torch.tensor([-math.inf, math.inf, 3.0]).half()
+    nothing, huge = torch.tensor([math.nan] * 4).half(), torch.tensor([1.0, 60000.0, -2.0, 1e6]).half()
+    found = torch.tensor([-math.inf, math.inf, 3.0, -math.inf]).half()
     judged = differential._wanted_if_near(found, [huge, huge], nothing)
-    assert judged.isnan().tolist() == [True, True, False]
+    assert judged.isnan().tolist() == [True, True, False, True]
+    assert torch.equal(differential._wanted_if_near(found, [nothing, nothing], nothing), found)
     finite = differential._wanted_if_near(found, [huge, huge], huge)
     assert torch.equal(finite, found)
