@@ -1,7 +1,7 @@
 """Vectors that the compiler computes: none is stored as another one.
 
 g++ 12 with AVX-512 made one number of what is copied as bytes, and stored those of which the last lanes are zero as if
-all were like the first (`raw_store` in `codegen/cpp/vector.h`).
+all were like the first (`raw_store` in `codegen/cpp/memory.h`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from stator.loop.kernel import Kernel, kernel_name
 
 CIRCULAR = ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh")
 #: The headers that every unit starts with.
-ALWAYS = ("vector.h", "loops.h", "math.h")
+ALWAYS = ("vector.h", "narrow.h", "memory.h", "lanes.h", "loops.h", "math.h")
 #: Others, in their order → the operators that need them: others are not read, to save the compiler time.
 HEADERS: dict[str, frozenset[str]] = {
     "intervals.h": frozenset(("tanh", "erfc")),

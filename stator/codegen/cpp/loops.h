@@ -1,3 +1,31 @@
+// ---- the grid: one axis of it counts along; whether the next one outwards is to as well
+
+INLINE bool next(i64_& at, i64_ size) { return ++at == size && (at = 0, true); }
+
+// ---- threads: GOMP_parallel of the libgomp that torch has loaded; without one, everything is serial
+
+extern "C" void GOMP_parallel(void (*)(void*), void*, unsigned, unsigned) __attribute__((weak));
+extern "C" int omp_get_thread_num() __attribute__((weak));
+extern "C" int omp_get_num_threads() __attribute__((weak));
+extern "C" int omp_get_max_threads() __attribute__((weak));
+
+typedef void (*Range)(void* const*, i64_, i64_);
+struct Team { Range range; void* const* p; i64_ n; };
+static __attribute__((unused)) void team_member(void* data) {
+    Team* team = (Team*)data;
+    i64_ t = omp_get_thread_num(), k = omp_get_num_threads();
+    team->range(team->p, team->n * t / k, team->n * (t + 1) / k);
+}
+// Run range over [0, n) on at most `most` threads (what the work is worth), no more than torch's own number.
+static __attribute__((unused)) void parallel(Range range, void* const* p, i64_ n, int most) {
+    int threads = GOMP_parallel && omp_get_max_threads ? omp_get_max_threads() : 1;
+    threads = threads < most ? threads : most;
+    threads = threads < n ? threads : (int)n;
+    if (threads <= 1) return n > 0 ? range(p, 0, n) : (void)0;
+    Team team = {range, p, n};
+    GOMP_parallel(team_member, &team, (unsigned)threads, 0);
+}
+
 // ---- loops: SWEEP runs a block at the places X of [FROM, TO), by vectors of L, U of them together. LEFT says what may be
 // left over: single vectors (rest), a part of one (tail), both, or none. In the block `n` says which lanes are live, `u`
 // is the number of the accumulator. Its text is pasted: of a function g++ would optimize a copy at each level of calls.

@@ -1,7 +1,7 @@
 """Tables: how each scalar operator, cast and reduction of the loop IR is written in C++.
 
 A dtype has a register kind (`KIND`): narrow integers live in int, bf16 and f16 in float (already rounded), bool as a
-mask. The texts work for vectors and scalars alike; `vector.h` and `math.h` overload every name used here.
+mask. The texts work for vectors and scalars alike; the headers beside this overload every name used here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ KIND = {
 }  # fmt: skip
 ELEMENT = {"f64": "double", "f32": "float", "i64": "i64_", "i32": "int", "mask": "int"}
 WRAP = {"i16": "wrap_i16", "i8": "wrap_i8", "u8": "wrap_u8", "bf16": "round_bf16", "f16": "round_f16"}
+#: The same of what nothing but stores take, which narrow it.
+STORED = WRAP | {"bf16": "stored_bf16", "f16": "stored_f16"}
 #: The dtype of a sum → those whose sums are mostly exact in it.
 NARROW = {"f64": ("f32",), "f32": ("f16", "bf16")}
 _HELD = {"i64": (-(2**63), 2**63 - 1), "i32": (-(2**31), 2**31 - 1)}  # by a register of whole numbers
@@ -73,14 +75,14 @@ def operator(name: str, kind: str, dtype: str, operands: list[str]) -> str:
     return f"{wrap}({text})" if wrap is not None and name not in KEEPS_WIDTH else text
 
 
-def cast(source: str, target: str, text: str) -> str:
-    """Convert a register of dtype `source` into one of `target` (kinds: see `convert`)."""
+def cast(source: str, target: str, text: str, stored: bool = False) -> str:
+    """Convert a register of dtype `source` into one of `target` (kinds: see `convert`), for stores alone or not."""
     if target == "bool":
         return f"mask({text} != 0)"
     if (source, target) == ("f64", "u8"):  # as eager's kernels do
         text = convert("", "i64", text)
     text = convert("mask" if source == "bool" else "", KIND[target], text)
-    wrap = WRAP.get(target)
+    wrap = (STORED if stored else WRAP).get(target)
     return f"{wrap}({text})" if wrap is not None else text
 
 

@@ -1,6 +1,6 @@
 """Prints functions of the kernel IR as C++ with vectors: `extern "C" const char* k<i>(void* const* p)` for each.
 
-A function is one over a range of its grid, the parallel loops that it begins with, which `parallel` in `vector.h`
+A function is one over a range of its grid, the parallel loops that it begins with, which `parallel` in `loops.h`
 shares among threads. A loop of lanes is a `SWEEP` (`loops.h`): its body is written once, for a block of lanes, of which
 `n` are alive. The values of symbolic sizes follow the pointers. What a kernel returns is null, or what was wrong with
 an index that it loaded. Neighbours: `lanes` says what is a vector, `memory` writes loads and stores, `ops` has the
@@ -39,6 +39,8 @@ class _Printer(Memory):
     def __init__(self, function: ir.Function) -> None:
         super().__init__(function)
         self.uses = Counter([o for s in ir.walk(function.body) for o in ir.operands(s)])
+        stores = [s for s in ir.walk(function.body) if isinstance(s, ir.Store) and s.mode in ("store", "put")]
+        self.stored = Counter([s.value for s in stores])
         self.positions = {best.position for best in self.lanes.best.values()}  # declared and taken with the best values
         self.operators: dict[ir.Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
@@ -224,7 +226,7 @@ class _Printer(Memory):
                     self.names[target] = Name(texts[0], kind, vector)
                     self.held[target] = given
                     return
-                text = ops.cast(given, dtype, texts[0])
+                text = ops.cast(given, dtype, texts[0], self.stored[target] == self.uses[target])
             case "bitcast":
                 text = ops.bitcast(args[0].dtype, dtype, texts[0])
             case "uniform" | "normal":
