@@ -1,12 +1,5 @@
 // ---- reductions over lanes, by halves
 
-template <int K, class F> INLINE auto half(F v) {
-    V<typename Element<F>::type, lanes_of<F> / 2> r;
-    __builtin_memcpy(&r, (char*)&v + K * sizeof r, sizeof r);
-    return r;
-}
-template <class F> INLINE auto low(F v) { return half<0>(v); }
-template <class F> INLINE auto high(F v) { return half<1>(v); }
 template <class F, class G> INLINE typename Element<F>::type fold(F v, G f) {
     if constexpr (lanes_of<F> == 2) return f(v[0], v[1]);
     else return fold(f(low(v), high(v)), f);

@@ -74,7 +74,12 @@ template <class T, int L> INLINE V<T, L> raw(const T* p, i64_ n) {
 // A vector is stored as one. Of 32 and 64 bytes that are copied g++ 12 makes a number, where it knows them; with AVX-512
 // it takes those of which the last lanes are zero (1, 1, 1, 1, 0, 0, 0, 0) for one lane, repeated.
 template <class F> struct __attribute__((packed, may_alias)) Anywhere_ { F value; };
-template <class T, class F> INLINE void raw_store(T* p, F v, Full) { ((Anywhere_<F>*)p)->value = v; }
+template <class T, class F> INLINE void raw_store(T* p, F v, Full) {
+    if constexpr (sizeof(F) > register_bytes) {  // which g++ would put in memory of its own, and copy
+        raw_store(p, low(v), Full{});
+        raw_store(p + lanes_of<F> / 2, high(v), Full{});
+    } else ((Anywhere_<F>*)p)->value = v;
+}
 template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
     constexpr int L = lanes_of<F>, H = L / 2;
     // what is known to be some bytes is a move or two; a masked one takes tens of steps on some processors
@@ -92,13 +97,13 @@ template <class T, class F> INLINE void raw_store(T* p, F v, i64_ n) {
 }
 
 template <class T> using Register = decltype(+T{});  // narrow integers are held in int
-template <class T> using Step_ = typename Choose<sizeof(T) == 1, short, T>::type;  // g++ has none from char to int
 // What elements are in memory, and what lanes of them are in registers.
 template <class T> struct Memory_ { typedef T type; };
 template <> struct Memory_<bf16> { typedef unsigned short type; }; template <> struct Memory_<f16> : Memory_<bf16> {};
 template <> struct Memory_<b8> { typedef unsigned char type; }; template <class T> using Bits_of = typename Memory_<T>::type;
 template <int L, class T> INLINE V<Register<T>, L> held(const T*, V<T, L> r) {
-    return __builtin_convertvector(__builtin_convertvector(r, V<Step_<T>, L>), V<Register<T>, L>);
+    if constexpr (sizeof(T) <= 2) return widened(r);
+    else return __builtin_convertvector(r, V<Register<T>, L>);
 }
 template <int L> INLINE V<float, L> held(const bf16*, V<unsigned short, L> r) { return from_bf16<L>(r); }
 template <int L> INLINE V<float, L> held(const f16*, V<unsigned short, L> r) { return from_f16<L>(r); }
@@ -115,12 +120,12 @@ template <int L, class T, class N> INLINE auto load(const T* p, N n) {
 }
 
 template <int L, class T, class N> INLINE void store(T* p, V<Register<T>, L> v, N n) {
-    raw_store(p, __builtin_convertvector(__builtin_convertvector(v, V<Step_<T>, L>), V<T, L>), n);
+    raw_store(p, narrowed<T>(v), n);
 }
 template <int L, class N> INLINE void store(bf16* p, V<float, L> v, N n) { raw_store(p, narrow_bf16<L>(v), n); }
 template <int L, class N> INLINE void store(f16* p, V<float, L> v, N n) { raw_store(p, narrow_f16<L>(v), n); }
 template <int L, class N> INLINE void store(b8* p, V<int, L> v, N n) {
-    raw_store((unsigned char*)p, __builtin_convertvector(v & 1, V<unsigned char, L>), n);
+    raw_store((unsigned char*)p, narrowed<unsigned char>(v & 1), n);
 }
 
 template <class T> INLINE auto load1(T x) { return +x; }

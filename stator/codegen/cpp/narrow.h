@@ -4,13 +4,47 @@ template <class T> INLINE T wrap_u8(T x) { return x & 0xff; }
 template <class T> INLINE T wrap_i8(T x) { return (x << 24) >> 24; }
 template <class T> INLINE T wrap_i16(T x) { return (x << 16) >> 16; }
 
-template <int L> INLINE V<float, L> from_bf16(V<unsigned short, L> h) {
-#if defined(__AVX512F__) && !defined(__clang__)  // g++ widens each half by itself, and joins them again
-    if constexpr (L == 16)
-        return (V<float, 16>)(__builtin_ia32_pmovzxwd512_mask((V<short, 16>)h, V<int, 16>{}, (unsigned short)-1) << 16);
-#endif
-    return (V<float, L>)(__builtin_convertvector(h, V<unsigned, L>) << 16);
+template <class R, class F> INLINE R first_of(F v) {
+    R r;
+    __builtin_memcpy(&r, &v, sizeof r);
+    return r;
 }
+// Narrow integers in lanes of int; g++ widens each half by itself, and joins them again, and has no way from bytes.
+template <class S> INLINE V<int, lanes_of<S>> widened(S x) {
+#if defined(__AVX512F__) && !defined(__clang__)
+    if constexpr (Same<S, V<unsigned short, 16>>::value)
+        return __builtin_ia32_pmovzxwd512_mask((V<short, 16>)x, V<int, 16>{}, (unsigned short)-1);
+#endif
+#if defined(__AVX2__) && !defined(__clang__)
+    if constexpr (Same<S, V<short, 8>>::value) return __builtin_ia32_pmovsxwd256(x);
+    if constexpr (Same<S, V<unsigned short, 8>>::value) return __builtin_ia32_pmovzxwd256((V<short, 8>)x);
+    if constexpr (sizeof(S) == 8 && lanes_of<S> == 8) {
+        V<i64_, 2> bytes = {__builtin_bit_cast(i64_, x)};
+        constexpr bool negates = Same<S, V<signed char, 8>>::value;
+        return negates ? __builtin_ia32_pmovsxbd256((V<char, 16>)bytes) : __builtin_ia32_pmovzxbd256((V<char, 16>)bytes);
+    }
+#endif
+    if constexpr (sizeof(S) == lanes_of<S>) return widened(__builtin_convertvector(x, V<short, lanes_of<S>>));
+    else return __builtin_convertvector(x, V<int, lanes_of<S>>);
+}
+// Lower bytes of lanes of int; g++ masks, packs and turns, and has no way to bytes.
+template <class T, class I> INLINE V<T, lanes_of<I>> narrowed(I x) {
+    constexpr int L = lanes_of<I>;
+#if defined(__AVX2__) && !defined(__clang__)
+    if constexpr (sizeof(T) == 2 && L == 8 && sizeof(I) == 32) {
+        constexpr V<long long, 4> lower = {0x0d0c090805040100, -1, 0x0d0c090805040100, -1};  // bytes, of each half
+        auto halves = __builtin_ia32_pshufb256((V<char, 32>)x, (V<char, 32>)lower);
+        return first_of<V<T, 8>>(__builtin_ia32_permdi256((V<long long, 4>)halves, 0x08));
+    } else if constexpr (sizeof(T) == 1 && L == 8 && sizeof(I) == 32) {
+        constexpr V<int, 8> lower = {0x0c080400, -1, -1, -1, 0x0c080400, -1, -1, -1}, first = {0, 4, 0, 4, 0, 4, 0, 4};
+        auto halves = __builtin_ia32_pshufb256((V<char, 32>)x, (V<char, 32>)lower);
+        return first_of<V<T, 8>>(__builtin_ia32_permvarsi256((V<int, 8>)halves, first));
+    }
+#endif
+    if constexpr (sizeof(T) == 1) return __builtin_convertvector(__builtin_convertvector(x, V<short, L>), V<T, L>);
+    else return __builtin_convertvector(x, V<T, L>);
+}
+template <int L> INLINE V<float, L> from_bf16(V<unsigned short, L> h) { return (V<float, L>)(widened(h) << 16); }
 #if defined(__AVX512F__)
 template <int L> constexpr bool converts_f16 = L == 16 || L == 8;
 #elif defined(__F16C__)
@@ -32,11 +66,6 @@ template <int L> INLINE V<float, L> from_f16(V<unsigned short, L> h) {
     out = size >= 0x7c00 ? (size << 13) | 0x7f800000 : out;
     return (V<float, L>)(out | ((bits & 0x8000) << 16));
 }
-template <class R, class F> INLINE R first_of(F v) {
-    R r;
-    __builtin_memcpy(&r, &v, sizeof r);
-    return r;
-}
 template <int L> INLINE V<unsigned short, L> narrow_bf16(V<float, L> x) {
 #if defined(__AVX512BW__) && !defined(__clang__)  // a shuffle of one register; g++ shifts, and then takes three steps
     if constexpr (L == 16) {
@@ -44,7 +73,8 @@ template <int L> INLINE V<unsigned short, L> narrow_bf16(V<float, L> x) {
         constexpr Halves upper = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
         return first_of<V<unsigned short, 16>>(__builtin_shuffle((Halves)x, upper));
     }
-#elif defined(__AVX2__) && !defined(__clang__)  // two shuffles; g++ shifts, masks, packs and turns
+#endif
+#if defined(__AVX2__) && !defined(__clang__)  // two shuffles; g++ shifts, masks, packs and turns
     if constexpr (L == 8) {
         constexpr V<long long, 4> upper = {0x0f0e0b0a07060302, -1, 0x0f0e0b0a07060302, -1};  // bytes, of each half
         auto halves = __builtin_ia32_pshufb256((V<char, 32>)x, (V<char, 32>)upper);

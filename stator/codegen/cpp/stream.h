@@ -21,11 +21,11 @@ template <class T, class F> INLINE void raw_stream(T* p, F v, bool) { raw_store(
 INLINE void end_streams() {}
 #endif
 template <int L, class T> INLINE void stream(T* p, V<Register<T>, L> v, Full, bool apart) {
-    raw_stream(p, __builtin_convertvector(__builtin_convertvector(v, V<Step_<T>, L>), V<T, L>), apart);
+    raw_stream(p, narrowed<T>(v), apart);
 }
 template <int L> INLINE void stream(bf16* p, V<float, L> v, Full, bool apart) { raw_stream(p, narrow_bf16<L>(v), apart); }
 template <int L> INLINE void stream(f16* p, V<float, L> v, Full, bool apart) { raw_stream(p, narrow_f16<L>(v), apart); }
 template <int L> INLINE void stream(b8* p, V<int, L> v, Full, bool apart) {
-    raw_stream((unsigned char*)p, __builtin_convertvector(v & 1, V<unsigned char, L>), apart);
+    raw_stream((unsigned char*)p, narrowed<unsigned char>(v & 1), apart);
 }
 template <int L, class T, class F> INLINE void stream(T* p, F v, i64_ n, bool) { store<L>(p, v, n); }

@@ -53,6 +53,13 @@ template <class T, int L> INLINE V<T, L> iota() {  // written out, as a loop wou
     else if constexpr (L == 8) return V<T, L>{0, 1, 2, 3, 4, 5, 6, 7};
     else return V<T, L>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 }
+template <int K, class F> INLINE auto half(F v) {
+    V<typename Element<F>::type, lanes_of<F> / 2> r;
+    __builtin_memcpy(&r, (char*)&v + K * sizeof r, sizeof r);
+    return r;
+}
+template <class F> INLINE auto low(F v) { return half<0>(v); }
+template <class F> INLINE auto high(F v) { return half<1>(v); }
 INLINE bool mask(bool m) { return m; }
 INLINE bool mask(int m) { return m; }
 template <class R, class I> INLINE R resized(I x) {  // whole numbers in narrower or wider lanes

@@ -1,4 +1,7 @@
-"""Half types that nothing but a store takes, which narrows them: lower bits need no clearing, nor a second rounding."""
+"""Narrow kinds: how vectors of them are widened where they are loaded, and narrowed where they are stored.
+
+Half types that nothing but a store takes need neither their lower bits cleared nor a second rounding.
+"""
 
 from __future__ import annotations
 
@@ -59,3 +62,43 @@ def test_only_what_is_stored_alone_keeps_lower_bits(half: torch.dtype, name: str
     assert f"stored_{name}(" in text(lambda x: x.to(half))
     read = text(lambda x: (x.to(half), x.to(half).float() + 1))
     assert f"stored_{name}(" not in read and f"round_{name}(" in read
+
+
+INTEGERS = [torch.int8, torch.uint8, torch.int16]
+#: What reads and writes narrow integers → the function.
+MOVES: dict[str, Callable[[Tensor, torch.dtype], Tensor]] = {
+    "narrowed": lambda x, dtype: x.to(dtype),
+    "widened": lambda x, dtype: x.to(dtype).clone().int(),
+    "as floats": lambda x, dtype: x.to(dtype).float(),
+    "wrapped": lambda x, dtype: x.to(dtype) * 3 + 100,
+    "backwards": lambda x, dtype: x.to(dtype).flip(0),
+    "in pairs": lambda x, dtype: torch.stack([x.to(dtype), (x + 1).to(dtype)], -1),
+    "summed": lambda x, dtype: x.to(dtype).view(-1, 37).sum(-1),
+}
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("moved", MOVES)
+@pytest.mark.parametrize("count", [37, 37 * 150])
+def test_narrow_integers_are_eagers(dtype: torch.dtype, moved: str, count: int) -> None:
+    def narrowing(x: Tensor) -> Tensor:
+        return MOVES[moved](x, dtype)
+
+    def reading(x: Tensor) -> Tensor:
+        return MOVES[moved](x, torch.int32 if moved == "narrowed" else dtype)
+
+    wide = torch.randint(-(2**31), 2**31 - 1, (count,), generator=torch.Generator().manual_seed(count)).int()
+    for function, x in ((narrowing, wide), (reading, wide.to(dtype))):
+        found = stator.compile(function, fullgraph=True, options={"strict": True})(x)
+        assert torch.equal(found, function(x))
+
+
+@pytest.mark.parametrize("count", [37, 5000])
+def test_truth_values_are_eagers(count: int) -> None:
+    def function(x: Tensor, m: Tensor) -> tuple[Tensor, ...]:
+        return x > 0, x.isnan() | m, (~m).flip(0), m.float(), torch.where(m, x, 1.0), torch.stack([m, x < 0], -1)
+
+    x = floats(count)
+    compiled = stator.compile(function, fullgraph=True, options={"strict": True})
+    for found, wanted in zip(compiled(x, x > 1), function(x, x > 1), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
