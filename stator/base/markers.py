@@ -117,8 +117,10 @@ def mark_dynamic(
 ) -> None:
     """Say that sizes of a tensor change between calls, within two bounds, both included.
 
-    They are symbolic from the first call on; a program that works for one number only is an error. Sizes of one `name`,
-    of this tensor and others, are one size: calls where they differ are another version. Without, each is its own.
+    They are symbolic from the first call on; a program that works for one number only is an error (MarkedSizeFixed).
+    Sizes of one `name`, of this tensor and others, are one size; without, each is its own. Where they differ in a later
+    call, that is another version; where those do that are marked, it is an error (MarkedSizesDiffer). InvalidArgument
+    for a dim that there is not, or a range that the size is outside of.
     """
     _check_tensor("mark_dynamic", tensor)
     if not isinstance(min, int) or not isinstance(max, int | None):

@@ -244,7 +244,7 @@ class Reordered(Way):
         return out.copy_(total)
 
     def joined(self, left: Tensor, right: Tensor) -> Tensor:
-        """The sum, along the first dim, of products that are not rounded on their own, or are."""
+        """The sum, along the first dim, of products that are not rounded on their own, or are; or by sign."""
         total = torch.zeros_like(left[0] * right[0])
         if self.by_sign:  # both overflow wherever any parts of the sum do
             negative = torch.zeros_like(total)

@@ -38,14 +38,16 @@ class _Printer(Memory):
 
     def __init__(self, function: ir.Function) -> None:
         super().__init__(function)
-        self.uses = Counter([o for s in ir.walk(function.body) for o in ir.operands(s)])
-        stores = [s for s in ir.walk(function.body) if isinstance(s, ir.Store) and s.mode in ("store", "put")]
+        statements = ir.walk(function.body)
+        self.uses = Counter([o for s in statements for o in ir.operands(s)])
+        # How many of the uses are stores that combine a value with nothing.
+        stores = [s for s in statements if isinstance(s, ir.Store) and s.mode in ("store", "put")]
         self.stored = Counter([s.value for s in stores])
         self.positions = {best.position for best in self.lanes.best.values()}  # declared and taken with the best values
         self.operators: dict[ir.Value, str] = {}  # what accumulators are folded by
         self.sources: dict[ir.Operand, str] = {}  # the dtypes that casts have converted
         self.held: dict[ir.Operand, str] = {}  # half types that hold a wider value as it is
-        self.multiplied = {s.scratch for s in ir.walk(function.body) if isinstance(s, ir.Multiply)}
+        self.multiplied = {s.scratch for s in statements if isinstance(s, ir.Multiply)}
         self.whole: ir.Loop | None = None  # what runs over all pieces of a thread at once
 
     def text(self) -> str:

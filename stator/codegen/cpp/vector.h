@@ -2,8 +2,9 @@
 //
 // In registers there are five kinds of values: float, double, long (int64), int (int32 and every narrower integer,
 // kept wrapped to its own width) and masks (int lanes, 0 or -1). bf16 and f16 live in registers as floats that are
-// already rounded. Every function has a vector form and a scalar form of the same name, so emitted text need not know
-// which it calls. `n` is how many lanes are live: Full{} (all of them, known at compile time) or a number.
+// already rounded, but for what nothing but stores take (`stored_bf16`, `stored_f16`). Every function has a vector form
+// and a scalar form of the same name, so emitted text need not know which it calls. `n` is how many lanes are live:
+// Full{} (all of them, known at compile time) or a number.
 
 #define INLINE static inline __attribute__((always_inline, unused))
 #define BODY __attribute__((always_inline))
