@@ -40,14 +40,16 @@ def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
         out = other(*args, **kwargs)
         if out is not NotImplemented:
             return out
-    if not any_symbolic((*args, *kwargs.values())):
-        return function(*args, **kwargs)
     form = _FORMS.get(function)
+    composed = isinstance(function, FunctionType) and function.__globals__ is vars(F)
+    # Asked last: an item of a list of many results has all of them for an argument.
+    if (form is None and not composed) or not any_symbolic((*args, *kwargs.values())):
+        return function(*args, **kwargs)
     if form is not None:
         out = form(*args, **kwargs)
         if out is not NotImplemented:
             return out
-    if isinstance(function, FunctionType) and function.__globals__ is vars(F):
+    if composed:
         function = _functions()[function.__name__]
     return function(*args, **kwargs)
 
