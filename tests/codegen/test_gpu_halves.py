@@ -71,6 +71,14 @@ def test_quotients_of_bfloat16() -> None:
     check(torch.sqrt, every(torch.bfloat16))
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+def test_silu(dtype: torch.dtype) -> None:
+    """Of every number: not only of random ones, for near ties are few."""
+    x = every(dtype)
+    check(F.silu, x)
+    check(lambda x, y: F.silu(x) * y, x, x.roll(4711))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("function", [torch.tanh, torch.erf, torch.erfinv])
 def test_functions_of_floats(function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:

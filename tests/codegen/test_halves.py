@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from stator.codegen import triton
 from stator.targets import typical
@@ -72,6 +73,39 @@ def test_factors_of_what_becomes_a_half(function: Callable[[Tensor], Tensor], ex
     """Where rounding is not eager's: a part of a factor is as large a part of the product, but not of a sum."""
     assert bool(re.search("div_rn|sqrt_rn", text_of(function, X, rounds=False))) == exact
     assert re.search("div_rn|sqrt_rn", text_of(function, X)), "to the bit, where it is"
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "rounds", "taken"),
+    [
+        (F.silu, torch.bfloat16, True, True),
+        (lambda x: F.silu(x) * x, torch.bfloat16, True, True),
+        (F.silu, torch.float16, True, False),
+        (F.silu, torch.float32, True, False),
+        (lambda x: F.silu(x.float() + 1).bfloat16(), torch.bfloat16, True, False),
+        (lambda x: x / ((-x).exp() + 1), torch.bfloat16, True, False),
+        (lambda x: F.silu(x.float()).half(), torch.bfloat16, True, False),
+        (F.silu, torch.float16, False, True),
+        (lambda x: F.silu(x * 3) * x, torch.bfloat16, False, True),
+        (lambda x: F.silu(x.float()), torch.bfloat16, False, False),
+    ],
+)
+def test_silu_of_bfloat16_is_one_operator(
+    function: Callable[[Tensor], Tensor], dtype: torch.dtype, rounds: bool, taken: bool
+) -> None:
+    """Of all that eager rounds; of every half, and of what is not rounded before, where results need not be eager's."""
+    text = text_of(function, X.to(dtype), rounds=rounds)
+    assert ("_rough_silu(" in text) == taken and ("exp(" in text) != taken, text
+
+
+def test_what_silu_is_made_of_stays_where_others_use_it() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        power = (-x.float()).exp()
+        return (x.float() / (power + 1)).bfloat16(), power
+
+    text = text_of(function, X)
+    assert text.count("_rough_silu(") == 1 == text.count("exp("), text
+    assert "+ 1.0" not in text and " / " not in text, text
 
 
 def test_the_machine_converts_two_at_a_time() -> None:

@@ -5,7 +5,10 @@ instruction of an eighth of the rate. Division that is right to two units of flo
 instructions of the exact one, or one where the divisor is a constant, and rounds to another half in one of some 2**13
 cases, the nearest ties. Of bfloat16 in none: neither a quotient p/q of whole numbers below 2**8 nor a root of one is a
 tie, and they are 2**-17 and 2**-19 of themselves away from the nearest. Where results need not be rounded as eager's
-are, so may be what a quotient is a factor of, as eager would have rounded it before. Neighbour: `printer.py` asks.
+are, so may be what a quotient is a factor of, as eager would have rounded it before.
+
+`x / (1 + exp(-x))` of a bfloat16 has 2**16 inputs; all have been tried (`tests/codegen/test_gpu_halves.py`): by
+instructions that are right to fewer places it becomes the same bfloat16. Neighbour: `printer.py` asks.
 """
 
 from __future__ import annotations
@@ -24,10 +27,14 @@ _OWN = ("add", "sub", "mul")
 #: half; by what, and how often. Others are wrong by a part of themselves, and may only be factors of what is rounded.
 _ABSOLUTE, _LINEAR, _DEEP = ("sigmoid",), ("add", "sub", "mul", "fma", "neg"), 8
 _FACTORS, _SOON = ("mul", "neg"), 2
+_ONE = ir.Literal(1.0, "f32")
 
 
 class Halves:
-    """`rounded`: halves of float32 that are widened again; `rough`: what is a half soon, and exact enough for that."""
+    """`rounded`: halves of float32 that are widened again; `rough`: what is a half soon, and exact enough for that.
+
+    `whole`: quotients that are written as one operator, and that; `parts`: what only these are made of.
+    """
 
     def __init__(self, function: ir.Function, rounds: bool) -> None:
         self.makers: dict[ir.Value, list[ir.Statement]] = defaultdict(list)
@@ -51,6 +58,10 @@ class Halves:
         factors = (_FACTORS, 0 if rounds else _SOON)
         goes_into = {s.target: (_LINEAR, _DEEP) if s.op in _ABSOLUTE else factors for s in rough}
         self.rough = {target for target, before in goes_into.items() if self._becomes_half(target, *before)}
+        self.whole: dict[ir.Value, ir.Let] = {}
+        self.parts: set[ir.Value] = set()
+        for statement in rough:
+            self._take_silu(statement, rounds)
 
     def _in_the_middle(self, target: ir.Value, source: ir.Operand) -> bool:
         """Whether a float32 becomes a half that is widened again, and LLVM finds no instruction that computes it so."""
@@ -87,3 +98,32 @@ class Halves:
         if not isinstance(statement, ir.Let) or statement.op != "cast":
             return False
         return not dtypes or statement.target.dtype in dtypes
+
+    def _take_silu(self, statement: ir.Let, rounds: bool) -> None:
+        """Find `x / (1 + exp(-x))`, which becomes a half, and of a bfloat16 where that has to be eager's."""
+        if statement.op != "div" or statement.target not in self.rough:
+            return
+        x, made = statement.args
+        parts: list[ir.Value] = []
+        for op in ("add", "exp", "neg"):
+            found = self._maker(made, op)
+            rest = [arg for arg in found.args if op != "add" or arg != _ONE] if found is not None else []
+            if found is None or len(rest) != 1:
+                return
+            parts.append(found.target)
+            (made,) = rest
+        exact = self._widened("bf16", x) and all(self._is_cast(user, "bf16") for user in self.users[statement.target])
+        if made != x or (rounds and not exact):
+            return
+        self.whole[statement.target] = ir.Let(statement.target, "silu", (x,))
+        for part in parts:
+            if all({*ir.targets(user)} & {*self.whole, *self.parts} for user in self.users[part]):
+                self.parts.add(part)
+
+    def _maker(self, operand: ir.Operand, op: str) -> ir.Let | None:
+        """The one statement that computes a value, if it is this operator."""
+        makers = self.makers[operand] if isinstance(operand, ir.Value) else []
+        match makers:
+            case [ir.Let() as made] if made.op == op:
+                return made
+        return None

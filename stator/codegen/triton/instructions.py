@@ -90,6 +90,11 @@ def _rough_sigmoid(a):
 
 
 @triton.jit
+def _rough_silu(a):
+    return a * _rough_sigmoid(a)
+
+
+@triton.jit
 def _rough_sqrt(a):
     # Right to the last place but one, also of numbers below the normal ones, which Triton's own takes for nothing.
     return tl.inline_asm_elementwise("sqrt.approx.f32 $0, $1;", "=r,r", [a], tl.float32, True, 1)
@@ -167,6 +172,11 @@ def _erf(a):
 @triton.jit
 def _rough_sigmoid(a):
     return 1.0 / (1.0 + libdevice.exp(-a))
+
+
+@triton.jit
+def _rough_silu(a):
+    return a / (1.0 + libdevice.exp(-a))
 
 
 @triton.jit

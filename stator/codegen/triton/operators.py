@@ -52,7 +52,10 @@ DOUBLE = {
     "div": "{0} / {1}", "sqrt": "tl.sqrt({0})", "reciprocal": "1.0 / {0}", "floordiv": "libdevice.floor({0} / {1})",
 }  # fmt: skip
 # Of float32, where a half is all that is used of it (`halves.py`): right to a few units of the last place.
-ROUGH = {"div": "{0} / {1}", "reciprocal": "1.0 / {0}", "sqrt": "_rough_sqrt({0})", "sigmoid": "_rough_sigmoid({0})"}
+ROUGH = {
+    "div": "{0} / {1}", "reciprocal": "1.0 / {0}", "sqrt": "_rough_sqrt({0})", "sigmoid": "_rough_sigmoid({0})",
+    "silu": "_rough_silu({0})",
+}  # fmt: skip
 # What is computed in 32 bits for i16, and cut by an instruction that LLVM does not see through: it would make 16-bit
 # negations of these, and ptxas extends the result of `neg.s16` and `abs.s16` without wrapping it: -(-32768) > 0.
 SHORTENED = frozenset(("neg", "abs", "add", "sub", "mul", "floordiv", "mod", "pow"))
