@@ -49,7 +49,7 @@ from stator.coverage.ways import AsSaved
 from tests.differential.inputs import Input
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
-from tests.differential.rounded import BeforeJumps, SomeRounded, rounded_in_forward
+from tests.differential.rounded import BeforeJumps, SomeInHalf, SomeRounded, rounded_in_forward
 
 BACKENDS = ("inductor", "aot_eager")
 #: How else a program may be compiled: by the default backend, with these options.
@@ -282,6 +282,7 @@ def _like_wide(got: Seen, program: Program, want: Seen) -> Seen:
     for half in _halves_of(program):
         rounded = [partial(SomeRounded, half, seed) for seed in range(SEEDS)]
         rounded += [partial(rounded_in_forward, half, seed, PARTS[seed % 2]) for seed in range(SEEDS // 2)]
+        rounded += [partial(SomeInHalf, half, seed, PARTS[seed % 2]) for seed in range(SEEDS // 2)]
         some = [{"wide": False, "within": within} for within in rounded]
         runs += [partial(_widened, single, program.inputs, want, how) for how in some]
     seen = [found for found in (run() for run in runs) if found.failed is None]

@@ -3,7 +3,8 @@
 Under fast numerics a half type may be kept wide by one kernel and lie in memory for the next (`SomeRounded`), in
 backward alone too, where forward's kernels are of one operator each (`rounded_in_forward`), but is
 not kept wide where what comes after it shows by more than its size how it was rounded: before a comparison, `floor`, a
-conversion to an integer, a position (`BeforeJumps`; `loop/rounding.py`).
+conversion to an integer, a position (`BeforeJumps`; `loop/rounding.py`). What an operator takes besides, such as the
+number that a loss keeps its divisor above, is as a half type holds it all the same (`SomeInHalf`).
 Neighbour: `stator/coverage/ways.py` has eager's other ways.
 """
 
@@ -68,6 +69,26 @@ class SomeRounded(Way):
         if not isinstance(value, Tensor) or value.dtype is not torch.float32:
             return value
         return value.copy_(value.to(self.half))
+
+
+class SomeInHalf(SomeRounded):
+    """While this is active such a part of all operators, by a seed, is computed in a half type."""
+
+    def called(self, func: Any, args: Any, kwargs: Any) -> Any:
+        fresh = not func._schema.is_mutable and all(r.alias_info is None for r in func._schema.returns)
+        if not fresh or self.random.random() >= self.part:
+            return func(*args, **kwargs)
+        try:
+            out = func(*tree_map(self._narrowed, args), **kwargs)
+        except (RuntimeError, NotImplementedError):  # it takes no half types
+            return super().called(func, args, kwargs)
+        return tree_map(self._widened, out)
+
+    def _narrowed(self, value: Any) -> Any:
+        return value.to(self.half) if isinstance(value, Tensor) and value.dtype is torch.float32 else value
+
+    def _widened(self, value: Any) -> Any:
+        return value.float() if isinstance(value, Tensor) and value.dtype is self.half else value
 
 
 def rounded_in_forward(half: torch.dtype, seed: int, part: float) -> Together:

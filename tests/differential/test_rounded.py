@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from tests.differential.rounded import BeforeJumps, SomeRounded, rounded_in_forward
+from tests.differential.rounded import BeforeJumps, SomeInHalf, SomeRounded, rounded_in_forward
 
 #: Each is another number in bfloat16: 1, 3 and 2.
 X = torch.tensor([1.001, 2.999, 2.003])
@@ -74,3 +75,18 @@ def test_all_results_of_forward_are_rounded_and_some_of_backward() -> None:
         with both:
             found.add(tuple(torch.autograd.grad(y, x, cotangent)[0].tolist()))
     assert found == ways and len(ways) > 2
+
+
+def test_some_operators_are_computed_in_half_types() -> None:
+    """By what they take besides tensors as well: float16 has no 1e-12, which the loss keeps its divisor above."""
+    x = torch.tensor([1.0, 0.25], requires_grad=True)
+    found = []
+    for part in (0.0, 1.0):
+        with SomeInHalf(torch.float16, 0, part):
+            loss = F.binary_cross_entropy(x, x.detach(), reduction="sum")
+            found.append(torch.autograd.grad(loss, x)[0])
+            added = x.detach() + 1e-4
+            pairs = torch.view_as_complex(added.clone())  # of no half type that it takes
+        assert loss.dtype is torch.float32 and added.tolist() == (x + 1e-4 if part == 0 else x).tolist()
+        assert pairs.dtype is torch.complex64
+    assert found[0].tolist() == [0.0, 0.0] and found[1].isnan().tolist() == [True, False]
