@@ -44,6 +44,22 @@ def input_takes_gradients_in_the_middle(x):
     return y + x
 
 
+@program(lambda: (x(),))
+def written_input_takes_gradients_by_another_name(x):
+    x.add_(1)
+    _, same = torch.broadcast_tensors(x, x)
+    same.requires_grad_()
+    return x, x.requires_grad, same is x
+
+
+@program(lambda: (x(), x()))
+def input_in_a_list_takes_gradients_by_another_name(x, y):
+    x.mul_(2)
+    _, (first, _) = torch.atleast_1d(y), torch.atleast_1d([x, y])
+    first.requires_grad_()
+    return x, y, x.requires_grad, y.requires_grad, first is x
+
+
 @program(lambda: (torch.arange(3),), breaks="eager raises")
 def integers_take_no_gradients(x):
     x.requires_grad_()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import types
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -45,7 +46,7 @@ from stator.capture.values.torch.tensor_class import (
 from stator.fake import FakeTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch import fx
 
@@ -492,12 +493,17 @@ def call_graph(tx: Machine, kind: str, target: Any, args: Sequence[Value], kwarg
         raise GraphBreak(error.message, error.hint) from error
     except OF_OPERATIONS as error:
         failed(tx, target, error)
-    if type(result) is FakeTensor:
-        for arg in (*args, *kwargs.values()):
-            if isinstance(arg, TensorValue) and arg.fake is result:
-                return arg
-        return TensorValue(node, result)
-    return result_value(tx, node, result)
+    given = dict(reversed([*given_tensors(tx, (*args, *kwargs.values()))]))
+    return given.get(id(result)) or result_value(tx, node, result, given)
+
+
+def given_tensors(tx: Machine, args: Iterable[Value]) -> Iterator[tuple[int, Value]]:
+    """By the identity of their fakes the tensors among values, and in their containers."""
+    for arg in args:
+        if isinstance(arg, TensorValue):
+            yield id(arg.fake), arg
+        elif isinstance(arg, SequenceValue):
+            yield from given_tensors(tx, arg.values(tx))
 
 
 def failed(tx: Machine, target: Any, error: Exception) -> NoReturn:
@@ -517,8 +523,8 @@ def read_items(tx: Machine, value: Value) -> None:
             read_items(tx, item)
 
 
-def result_value(tx: Machine, node: fx.Node, result: Any) -> Value:
-    """The value of what a graph call gave: tensors, tuples of them, or Python objects."""
+def result_value(tx: Machine, node: fx.Node, result: Any, given: Mapping[int, Value] = MappingProxyType({})) -> Value:
+    """The value of what a graph call gave: tensors, tuples of them, or Python objects; what it was `given` is that."""
     if isinstance(result, torch.Tensor):
         if not isinstance(result, FakeTensor):
             raise GraphBreak(f"{node.target} gave a {type(result).__name__}, which is not modelled")
@@ -526,9 +532,11 @@ def result_value(tx: Machine, node: fx.Node, result: Any) -> Value:
     if isinstance(result, list | tuple) and type(result) is not torch.Size:
         items = []
         for index, item in enumerate(result):
-            if isinstance(item, torch.Tensor | list | tuple):
+            if id(item) in given:
+                items.append(given[id(item)])
+            elif isinstance(item, torch.Tensor | list | tuple):
                 part = tx.graph.getitem(node, index, item, node.meta["location"])
-                items.append(result_value(tx, part, item))
+                items.append(result_value(tx, part, item, given))
             else:
                 items.append(fresh(item))
         return ListValue(items) if type(result) is list else TupleValue(items, type(result))
