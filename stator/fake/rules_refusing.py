@@ -22,6 +22,9 @@ def _addmv(bias: Any, matrix: Any, vector: Any, **numbers: Any) -> Any:
         raise RuntimeError(f"addmv: a bias of size {list(bias.shape)} does not expand to a row")
     if not bias.dtype == matrix.dtype == vector.dtype:  # torch 2.11 takes them where there is nothing to multiply
         raise RuntimeError(f"addmv: dtypes differ: {bias.dtype}, {matrix.dtype} and {vector.dtype}")
+    fits = matrix.dim() == 2 and tuple(vector.shape) == (matrix.shape[1],) and bias.numel() in (1, matrix.shape[0])
+    if fits and 0 in matrix.shape and numbers.get("beta", 1) != 0:  # the kernel multiplies the bias, of its own size
+        return make(bias.shape, bias.dtype, bias.device)
     return NotImplemented
 
 

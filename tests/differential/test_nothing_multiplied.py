@@ -37,3 +37,20 @@ def test_mixed_dtypes(name: str, dtypes: tuple[torch.dtype, torch.dtype], backen
     except CaptureError:  # a refusal: our shape functions look at more dtypes than kernels
         return
     torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [F32, BF16, I64])
+@pytest.mark.parametrize("beta", [0, 1, 2])
+@pytest.mark.parametrize("bias", [(), (1,)])
+@pytest.mark.parametrize("matrix", [(0, 0), (0, 3), (3, 0), (1, 0)])
+def test_a_bias_of_an_empty_matrix(
+    matrix: tuple[int, int], bias: tuple[int, ...], beta: int, dtype: torch.dtype, backend: str
+) -> None:
+    """Eager gives the bias as it is, which is of fewer rows than the matrix or of more."""
+    operands = torch.full(bias, 5).to(dtype), torch.ones(matrix).to(dtype), torch.ones(matrix[1:]).to(dtype)
+    compiled = stator.compile(
+        lambda *xs: torch.addmv(*xs, beta=beta), backend=backend, fullgraph=True, options={"strict": True}
+    )
+    torch.testing.assert_close(compiled(*operands), torch.addmv(*operands, beta=beta), rtol=0, atol=0)

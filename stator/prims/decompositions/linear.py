@@ -50,7 +50,9 @@ def mv(a: Tensor, x: Tensor) -> Tensor:
 
 @decompose("addmv")
 def addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """Rounded once in half types, as `baddbmm`."""
+    """Rounded once in half types, as `baddbmm`. Of an empty matrix eager gives the bias, of the bias's own size."""
+    if 0 in a.shape and beta != 0:
+        return p.clone(x) if is_one(beta) else _scaled(x, beta)
     if a.dtype in HALF_TYPES:
         return NotImplemented
     product = _scaled(mv(a, b), alpha)
