@@ -358,11 +358,11 @@ def batch_norm_backward(
     d_input = d_weight = d_bias = None
     inside = g
     if training:  # by the textbook, of normalised numbers: their products with gradients do not overflow
-        count = math.prod(x.shape) // x.shape[1]
+        count = math.prod(x.shape) // x.shape[1]  # a quotient by it is exact where all gradients are one number
         normal = p.mul(centred, _channel_view(scale, x))
         weighted = p.sum_(p.mul(g, normal), dims)
-        inside = p.sub(g, _channel_view(p.mul(total, 1.0 / count), x))
-        inside = p.sub(inside, p.mul(normal, _channel_view(p.mul(weighted, 1.0 / count), x)))
+        inside = p.sub(g, _channel_view(p.div(total, count), x))
+        inside = p.sub(inside, p.mul(normal, _channel_view(p.div(weighted, count), x)))
     else:
         weighted = p.mul(p.sum_(p.mul(g, centred), dims), scale)
     if mask[0]:
