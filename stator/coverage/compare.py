@@ -291,6 +291,10 @@ def _kind(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
+#: Where one of so many elements moves from run to run, all may.
+SOME = 64
+
+
 def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float, terms: float) -> str:
     """How two tensors differ by more than eager's own error, or ""; `terms` is how large they are that were summed."""
     if got.is_complex():
@@ -307,6 +311,7 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float, terms
     else:
         allowed = torch.zeros_like(b)
     own = torch.zeros_like(b)  # as far as the run goes that is farthest: many runs are no reason to allow more
+    most = torch.zeros_like(b)
     for other in others:
         moved = (other.double() - b).abs()
         moved[(other.double() == b) | (other.isnan() & b.isnan())] = 0
@@ -315,7 +320,10 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float, terms
         finite = moved[moved.isfinite()]
         if finite.numel() and got.dtype in EPSILON:  # one unlucky element may be exact by chance
             far = far + 2 * finite.mean()
-        own = torch.maximum(own, far)
+        own, most = torch.maximum(own, far), torch.maximum(most, moved)
+    moving = most[(most > allowed) & most.isfinite()]
+    if moving.numel() * SOME >= most.numel() > 0:  # no run moves all that rounding decides
+        own = torch.maximum(own, moving.median())
     allowed = allowed + own
     equal = (a == b) | (a.isnan() & b.isnan())
     off = (a - b).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
