@@ -313,7 +313,8 @@ def _wanted_if_near(found: Any, exact: list[Any], wanted: Any) -> Any:
     if not others or not found.is_floating_point():
         return found
     each = torch.stack(others)
-    near = torch.isclose(found.detach(), each, rtol=4 * EPSILON.get(found.dtype, 0.0), atol=0.0, equal_nan=True).any(0)
+    mine = found.detach().expand_as(each)  # torch 2.11 broadcasts none of no dims
+    near = torch.isclose(mine, each, rtol=4 * EPSILON.get(found.dtype, 0.0), atol=0.0, equal_nan=True).any(0)
     low = torch.where(each.isfinite(), each, math.inf).amin(0)
     high = torch.where(each.isfinite(), each, -math.inf).amax(0)
     between = (low - (high - low) <= found) & (found <= high + (high - low))
