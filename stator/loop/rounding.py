@@ -7,8 +7,9 @@ A rounding that what comes after it can show by more than its size stays: of wha
 integer, of what is the largest or the smallest by position, and of what positions are made of. So it does where other
 kernels do that, forward or backward, which read the value from memory or compute it once more: a maximum, and what it
 is compared with, are rounded alike then. And so it does where others read the value to take the exponential of its
-difference from something: the parts that backward of a softmax makes of it add up to 1 then. What products and
-attention make of a value is another one. Values in memory are rounded as their dtype says.
+difference from something, or backward computes it once more for that, and the something is forward's: the parts that
+backward of a softmax makes of it add up to 1 then. What products and attention make of a value is another one. Values
+in memory are rounded as their dtype says.
 Neighbours: `schedule` has marked what is shown, `apply` builds kernels.
 """
 
@@ -61,6 +62,7 @@ def keep_shown(program: Program, outputs: Collection[int] = ()) -> Program:
 def _shown(facts: Facts, outputs: Collection[int]) -> tuple[set[str], set[Expr]]:
     """The buffers whose roundings are shown, and the expressions of nests whose are."""
     found = {out.buffer for i in outputs if isinstance(out := facts.program.outputs[i], View)}
+    given = {buffer.name for buffer in facts.program.inputs}
     exponents: set[str] = set()
     expressions: set[Expr] = set()
     for number in reversed(facts.live):
@@ -69,29 +71,36 @@ def _shown(facts: Facts, outputs: Collection[int]) -> tuple[set[str], set[Expr]]
             found.update([view.buffer for view in node.views()] if _decides(node) else ())
             continue
         nodes = facts.nests[number].nodes
-        kept = _below(nodes, {node.value} if node.buffer.name in found else ())
-        expressions |= kept
-        found.update([load.attr[0] for load in kept if load.op == "load" and load.dtype in FLOATS])
+        wanted = {node.value} if node.buffer.name in found else set()
         raised = [item.args[-1] for item in nodes if item.op in _POWERS]
         for exponent in [*raised, node.value] if node.buffer.name in exponents else raised:
-            loads, halves = _terms(exponent)
+            loads, halves, rounded = _terms(exponent)
             exponents.update(loads)
             found.update(halves)
+            if rounded and not given.isdisjoint(loads):
+                wanted.update(rounded)
+                found.update(given.intersection(loads))
+        kept = _below(nodes, wanted)
+        expressions |= kept
+        found.update([load.attr[0] for load in kept if load.op == "load" and load.dtype in FLOATS])
     return found, expressions
 
 
-def _terms(exponent: Expr) -> tuple[list[str], list[str]]:
-    """The buffers that are terms of an exponent, and those of half types among them that have others beside them."""
-    terms, left = [], [exponent]
+def _terms(exponent: Expr) -> tuple[list[str], list[str], list[Expr]]:
+    """The buffers that are terms of an exponent, those of half types among them that have others beside them, and terms
+    that are rounded to a half type there."""
+    terms, left, rounded = [], [exponent], []
     while left:
         term = left.pop()
+        if _rounds(term) and term.args[0].op not in ("load", "const"):
+            rounded.append(term)
         if term.op in ("add", "sub", "neg") or (term.op == "cast" and term.dtype in FLOATS):
             left.extend(term.args)
         elif term.op != "const":
             terms.append(term)
     loads = [term for term in terms if term.op == "load"]
     halves = [load.attr[0] for load in loads if load.dtype in HALVES]
-    return [load.attr[0] for load in loads], halves if len(terms) > len(halves) else []
+    return [load.attr[0] for load in loads], halves if len(terms) > len(halves) else [], rounded
 
 
 def _decides(node: Extern) -> bool:

@@ -102,6 +102,29 @@ def test_fast_is_nearer_to_float64_than_eager(name: str, dtype: torch.dtype) -> 
     assert error[0] <= error[1]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_backward_of_a_softmax_has_the_exponents_that_forward_had(dtype: torch.dtype) -> None:
+    """Backward computes large scores once more, which forward rounded, as a position is asked for, before the maximum.
+
+    Parts of which one is nearly 1 have hardly a gradient; the scores have one of thousands by what they are made of.
+    """
+    torch.manual_seed(0)
+    x = torch.randn(16, 17)
+
+    def program(x: Tensor, dtype: torch.dtype = dtype) -> Tensor:
+        parts = torch.softmax(3 / x, 0, dtype=dtype)
+        return F.cross_entropy(parts.double(), parts.argmin(1))
+
+    def gradient(function: Callable[[Tensor], Tensor]) -> Tensor:
+        (found,) = torch.autograd.grad(function(leaf := x.clone().requires_grad_()), leaf)
+        return found.double()
+
+    exact = gradient(lambda x: program(x, torch.float64))
+    fast = stator.compile(program, fullgraph=True, options={"numerics": "fast"})
+    error = [(gradient(run) - exact).abs().max().item() for run in (fast, program)]
+    assert error[0] <= 2 * error[1], error
+
+
 @pytest.mark.parametrize("numerics", ["eager", "fast"])
 def test_comparisons_are_eagers_bits(numerics: str) -> None:
     def program(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
