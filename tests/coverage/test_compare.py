@@ -19,7 +19,7 @@ def other(run: int, moving: int) -> Seen:
 
 @pytest.mark.parametrize(("moving", "off", "alike"), [(10, 0.9, True), (10, 3.0, False), (1, 0.9, False)])
 def test_where_many_elements_move_all_may(moving: int, off: float, alike: bool) -> None:
-    """As far as the middle one of them does: five runs of ten show that a rounding decides, which is not all it does."""
+    """As far as the middle one of them does: a rounding decides there, and no run shows all of that."""
     found = torch.zeros(COUNT)
     found[-1] = off * AWAY
     spread = Spread(Seen(results=[torch.zeros(COUNT)]), [other(run, moving) for run in range(5)])

@@ -47,6 +47,7 @@ from stator.coverage.reordered import Reordered
 from stator.coverage.ways import WAYS as WAYS_OF_EAGER
 from stator.coverage.ways import AsSaved
 from tests.differential.inputs import Input
+from tests.differential.near import wanted_where_near
 from tests.differential.observe import observe
 from tests.differential.programs import LEAST_STATEMENTS, MOST_STATEMENTS, Program, generate, shorten
 from tests.differential.rounded import BeforeJumps, SomeInHalf, SomeRounded, rounded_in_forward
@@ -286,44 +287,9 @@ def _like_wide(got: Seen, program: Program, want: Seen) -> Seen:
         some = [{"wide": False, "within": within} for within in rounded]
         runs += [partial(_widened, single, program.inputs, want, how) for how in some]
     seen = [found for found in (run() for run in runs) if found.failed is None]
-    results = _wanted_where_near(got.results, [exact.results for exact in seen], want.results)
-    gradients = _wanted_where_near(got.gradients, [exact.gradients for exact in seen], want.gradients)
+    results = wanted_where_near(got.results, [exact.results for exact in seen], want.results)
+    gradients = wanted_where_near(got.gradients, [exact.gradients for exact in seen], want.gradients)
     return replace(got, results=results, gradients=gradients)
-
-
-def _wanted_where_near(found: list[Any], exact: list[list[Any]], wanted: list[Any]) -> list[Any]:
-    """What was found, but what is wanted at elements that are near exact ones, or between them."""
-    alike = [values for values in exact if len(values) == len(found) == len(wanted)]
-    return [
-        _wanted_if_near(a, [values[i] for values in alike], wanted[i]) for i, a in enumerate(found) if alike
-    ] or found
-
-
-def _wanted_if_near(found: Any, exact: list[Any], wanted: Any) -> Any:
-    """Near is up to a few roundings of the type.
-
-    Where what is wanted is infinite or no number, and exact ones are numbers, a half type overflows on the way: then it
-    is as far from these as they are apart. Or the half type overflows in what was found too, if not in as many places:
-    infinities of both signs come to no number, one of them to an infinity. Where exact ones are beyond the type, too,
-    unless eager has the infinity that all of these are.
-    """
-    if not all(isinstance(x, Tensor) and _comparable(x, found) for x in (found, wanted)):
-        return found
-    others = [b.detach() for b in exact if isinstance(b, Tensor) and _comparable(b, found)]
-    if not others or not found.is_floating_point():
-        return found
-    each = torch.stack(others)
-    mine = found.detach().expand_as(each)  # torch 2.11 broadcasts none of no dims
-    near = torch.isclose(mine, each, rtol=4 * EPSILON.get(found.dtype, 0.0), atol=0.0, equal_nan=True).any(0)
-    low = torch.where(each.isfinite(), each, math.inf).amin(0)
-    high = torch.where(each.isfinite(), each, -math.inf).amax(0)
-    between = (low - (high - low) <= found) & (found <= high + (high - low))
-    overflowing = ~found.isfinite() & ~each.isnan().all(0) & (each != wanted.detach()).any(0)
-    return torch.where(near | ~wanted.isfinite() & (between | overflowing), wanted, found)
-
-
-def _comparable(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and one.dtype == other.dtype
 
 
 def _mixed(eager: Callable[..., Seen], wider: Callable[..., Seen], exact: Seen, **how: Any) -> Seen:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tests.differential import __main__ as differential
 from tests.differential.inputs import Input
+from tests.differential.near import wanted_if_near
 from tests.differential.programs import Program
 
 #: Elements that overflow in float16, some of which a second product makes small again; and positions of extremes.
@@ -113,8 +114,15 @@ def test_overflow_of_one_term_is_overflow() -> None:
     """Eager has no number where infinities of both signs meet; of a program that is right one of them may be left."""
     nothing, huge = torch.tensor([math.nan] * 4).half(), torch.tensor([1.0, 60000.0, -2.0, 1e6]).half()
     found = torch.tensor([-math.inf, math.inf, 3.0, -math.inf]).half()
-    judged = differential._wanted_if_near(found, [huge, huge], nothing)
+    judged = wanted_if_near(found, [huge, huge], nothing)
     assert judged.isnan().tolist() == [True, True, False, True]
-    assert torch.equal(differential._wanted_if_near(found, [nothing, nothing], nothing), found)
-    finite = differential._wanted_if_near(found, [huge, huge], huge)
+    assert torch.equal(wanted_if_near(found, [nothing, nothing], nothing), found)
+    finite = wanted_if_near(found, [huge, huge], huge)
     assert torch.equal(finite, found)
+
+
+def test_complex_numbers_are_near_by_their_parts() -> None:
+    """Eager has no number there, and wide types the one that was found, or another one."""
+    nothing, near = torch.tensor([complex(math.nan, math.nan)] * 2), torch.tensor([0.7 + 0.7j, 0.7 + 9j])
+    judged = wanted_if_near(near, [torch.tensor([0.7 + 0.7j, 0.7 + 0.7j])], nothing)
+    assert torch.view_as_real(judged).isnan().tolist() == [[True, True], [True, False]]
