@@ -62,7 +62,7 @@ def keep_shown(program: Program, outputs: Collection[int] = ()) -> Program:
 def _shown(facts: Facts, outputs: Collection[int]) -> tuple[set[str], set[Expr]]:
     """The buffers whose roundings are shown, and the expressions of nests whose are."""
     found = {out.buffer for i in outputs if isinstance(out := facts.program.outputs[i], View)}
-    given = {buffer.name for buffer in facts.program.inputs}
+    wide = {buffer.name for buffer in facts.program.inputs if buffer.dtype not in HALVES}
     exponents: set[str] = set()
     expressions: set[Expr] = set()
     for number in reversed(facts.live):
@@ -77,9 +77,9 @@ def _shown(facts: Facts, outputs: Collection[int]) -> tuple[set[str], set[Expr]]
             loads, halves, rounded = _terms(exponent)
             exponents.update(loads)
             found.update(halves)
-            if rounded and not given.isdisjoint(loads):
+            if rounded and not wide.isdisjoint(loads):
                 wanted.update(rounded)
-                found.update(given.intersection(loads))
+                found.update(wide.intersection(loads))
         kept = _below(nodes, wanted)
         expressions |= kept
         found.update([load.attr[0] for load in kept if load.op == "load" and load.dtype in FLOATS])
