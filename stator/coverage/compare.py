@@ -24,6 +24,8 @@ from stator.graphs.formulas import as_eager_chooses
 
 #: How many times eager's own error ours may be.
 SLACK = 24.0
+#: Where one of so many elements is another one in some run of eager's, all may be as far off as the middle of these.
+MOVING = 64
 #: How many rounding errors of the largest terms are always allowed. Few, where eager's error is known from a run in
 #: float64; eager's error in float64 itself is not known, and cancellation makes it large.
 ROUNDINGS = {torch.float64: 128.0}
@@ -291,10 +293,6 @@ def _kind(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
-#: Where one of so many elements moves from run to run, all may.
-SOME = 64
-
-
 def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float, terms: float) -> str:
     """How two tensors differ by more than eager's own error, or ""; `terms` is how large they are that were summed."""
     if got.is_complex():
@@ -322,7 +320,7 @@ def _apart(got: Tensor, want: Tensor, others: list[Tensor], coarse: float, terms
             far = far + 2 * finite.mean()
         own, most = torch.maximum(own, far), torch.maximum(most, moved)
     moving = most[(most > allowed) & most.isfinite()]
-    if moving.numel() * SOME >= most.numel() > 0:  # no run moves all that rounding decides
+    if moving.numel() * MOVING >= most.numel() > 0:  # no run moves all that rounding decides
         own = torch.maximum(own, moving.median())
     allowed = allowed + own
     equal = (a == b) | (a.isnan() & b.isnan())

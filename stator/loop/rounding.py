@@ -62,6 +62,7 @@ def keep_shown(program: Program, outputs: Collection[int] = ()) -> Program:
 def _shown(facts: Facts, outputs: Collection[int]) -> tuple[set[str], set[Expr]]:
     """The buffers whose roundings are shown, and the expressions of nests whose are."""
     found = {out.buffer for i in outputs if isinstance(out := facts.program.outputs[i], View)}
+    # In backward what forward has computed and not rounded, as the maximum of a softmax.
     wide = {buffer.name for buffer in facts.program.inputs if buffer.dtype not in HALVES}
     exponents: set[str] = set()
     expressions: set[Expr] = set()

@@ -33,7 +33,7 @@ _ONE = ir.Literal(1.0, "f32")
 class Halves:
     """`rounded`: halves of float32 that are widened again; `rough`: what is a half soon, and exact enough for that.
 
-    `whole`: quotients that are written as one operator, and that; `parts`: what only these are made of.
+    `combined`: quotients and the one operator that each is written as; `absorbed`: what only these are made of.
     """
 
     def __init__(self, function: ir.Function, rounds: bool) -> None:
@@ -58,8 +58,8 @@ class Halves:
         factors = (_FACTORS, 0 if rounds else _SOON)
         goes_into = {s.target: (_LINEAR, _DEEP) if s.op in _ABSOLUTE else factors for s in rough}
         self.rough = {target for target, before in goes_into.items() if self._becomes_half(target, *before)}
-        self.whole: dict[ir.Value, ir.Let] = {}
-        self.parts: set[ir.Value] = set()
+        self.combined: dict[ir.Value, ir.Let] = {}
+        self.absorbed: set[ir.Value] = set()
         for statement in rough:
             self._take_silu(statement, rounds)
 
@@ -115,10 +115,10 @@ class Halves:
         exact = self._widened("bf16", x) and all(self._is_cast(user, "bf16") for user in self.users[statement.target])
         if made != x or (rounds and not exact):
             return
-        self.whole[statement.target] = ir.Let(statement.target, "silu", (x,))
+        self.combined[statement.target] = ir.Let(statement.target, "silu", (x,))
         for part in parts:
-            if all({*ir.targets(user)} & {*self.whole, *self.parts} for user in self.users[part]):
-                self.parts.add(part)
+            if all({*ir.targets(user)} & {*self.combined, *self.absorbed} for user in self.users[part]):
+                self.absorbed.add(part)
 
     def _maker(self, operand: ir.Operand, op: str) -> ir.Let | None:
         """The one statement that computes a value, if it is this operator."""

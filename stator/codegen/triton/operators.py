@@ -51,7 +51,8 @@ BOOLEAN = {"add": "{0} | {1}", "mul": "{0} & {1}", "not": "({0} == 0)", "minimum
 DOUBLE = {
     "div": "{0} / {1}", "sqrt": "tl.sqrt({0})", "reciprocal": "1.0 / {0}", "floordiv": "libdevice.floor({0} / {1})",
 }  # fmt: skip
-# Of float32, where a half is all that is used of it (`halves.py`): right to a few units of the last place.
+# Of float32, where a half is all that is used of it: right to a few units of the last place. `silu` is an operator of
+# none but `halves.py`, which finds it.
 ROUGH = {
     "div": "{0} / {1}", "reciprocal": "1.0 / {0}", "sqrt": "_rough_sqrt({0})", "sigmoid": "_rough_sigmoid({0})",
     "silu": "_rough_silu({0})",

@@ -195,12 +195,12 @@ class Printer:
 
     def statement(self, statement: ir.Statement) -> None:
         match statement:
-            case ir.Let(target) if target in self.halves.parts:
+            case ir.Let(target) if target in self.halves.absorbed:
                 pass
             case ir.Let(target):
-                whole = self.halves.whole.get(target, statement)
-                lanes = NO_LANES.union(*map(self.lanes_of, whole.args))
-                self.define(statement, target, self.computed(whole), lanes)
+                written = self.halves.combined.get(target, statement)
+                lanes = NO_LANES.union(*map(self.lanes_of, written.args))
+                self.define(statement, target, self.computed(written), lanes)
             case ir.Position(target, index):
                 lanes, text = self.lanes_at(index), self.place(index)
                 fixed = index.fixed and not index.terms

@@ -358,7 +358,7 @@ def batch_norm_backward(
     d_input = d_weight = d_bias = None
     inside = g
     if training:  # by the textbook, of normalised numbers: their products with gradients do not overflow
-        count = math.prod(x.shape) // x.shape[1]  # a quotient by it is exact where all gradients are one number
+        count = math.prod(x.shape) // x.shape[1]  # divided by: its reciprocal is rounded
         normal = p.mul(centred, _channel_view(scale, x))
         weighted = p.sum_(p.mul(g, normal), dims)
         inside = p.sub(g, _channel_view(p.div(total, count), x))
