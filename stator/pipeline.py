@@ -7,7 +7,7 @@ error when it fails. Neighbours: `driver.py` asks for `build`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -28,12 +28,12 @@ from stator.base.errors import InternalError, StatorError
 from stator.base.options import Options
 from stator.compiled import Compiled
 from stator.inspect import graph_file, separation
-from stator.loop import alive, rounding, tables, text, verify
-from stator.loop.deps import analyse
+from stator.loop import alive, tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.nest import Program
 from stator.loop.schedule import schedule as schedule_program
+from stator.loop.shown import keep_shown, keep_shown_by_both
 from stator.passes import biases, factors, images, points, ragged
 from stator.passes.affine import FoldAffine, JoinAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
@@ -98,19 +98,18 @@ def schedule_halves(
 ) -> tuple[Schedule, Schedule | None]:
     """Forward and backward to fused kernels; each begins as soon as it is known, forward before backward is scheduled.
 
-    Where roundings may be left out, backward's loops tell which of forward's results must have theirs.
+    Where roundings may be left out, the loops of both tell which stay.
     """
-    later: Lowered | None = None
-    shown: Collection[int] = ()
-    if parts.backward is not None and options.numerics != "eager":
-        later = lower_graph(parts.backward, "backward", options)
-        shown = shown_later(later.program, parts.metadata)
-    forward = schedule_lowered(lower_graph(parts.forward, "forward", options), options, shown)
-    begin(forward)
     if parts.backward is None:
+        begin(forward := schedule_graph(parts.forward, "forward", options))
         return forward, None
-    backward = schedule_lowered(later or lower_graph(parts.backward, "backward", options), options)
-    begin(backward)
+    first, last = lower_graph(parts.forward, "forward", options), None
+    if not options.rounds:
+        last = lower_graph(parts.backward, "backward", options)
+        programs = keep_shown_by_both(first.program, last.program, _kept(parts.metadata))
+        first, last = first._replace(program=programs[0]), last._replace(program=programs[1])
+    begin(forward := schedule_lowered(first, options))
+    begin(backward := schedule_lowered(last or lower_graph(parts.backward, "backward", options), options))
     return forward, backward
 
 
@@ -193,7 +192,10 @@ def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, opti
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
-    return schedule_lowered(lower_graph(gm, name, options), options)
+    lowered = lower_graph(gm, name, options)
+    if not options.rounds:
+        lowered = lowered._replace(program=keep_shown(lowered.program))
+    return schedule_lowered(lowered, options)
 
 
 def lower_graph(gm: fx.GraphModule, name: str, options: Options) -> Lowered:
@@ -217,16 +219,10 @@ def lower_graph(gm: fx.GraphModule, name: str, options: Options) -> Lowered:
     return Lowered(program, device)
 
 
-def schedule_lowered(lowered: Lowered, options: Options, shown: Collection[int] = ()) -> Schedule:
-    """Loops to fused kernels; `shown` are the outputs whose roundings backward can show."""
+def schedule_lowered(lowered: Lowered, options: Options) -> Schedule:
+    """Loops to fused kernels."""
     with stage("schedule", graph=lowered.program.name):
-        return schedule_program(*lowered, options.rounds, shown)
-
-
-def shown_later(backward: Program, metadata: Metadata) -> tuple[int, ...]:
-    """Which results of the forward graph backward compares, or makes positions of."""
-    names = rounding.shown(analyse(backward))
-    return tuple([kept.output for kept in _kept(metadata) if backward.inputs[kept.input].name in names])
+        return schedule_program(*lowered, options.rounds)
 
 
 def begin_kernels(schedule: Schedule, building: Building, options: Options) -> tuple[Unit, ...]:

@@ -6,10 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from stator.base.device import Device
-from stator.loop import apply, fusion, layout, memory, rounding
+from stator.loop import apply, fusion, layout, memory
 from stator.loop.apart import Apart
 from stator.loop.deps import acts, analyse
 from stator.loop.failing import plan_failure
@@ -22,15 +20,12 @@ from stator.loop.rows import make_rows_again
 from stator.loop.split import prepare
 
 
-def schedule(program: Program, device: Device, rounds: bool = True, shown: Collection[int] = ()) -> Schedule:
+def schedule(program: Program, device: Device, rounds: bool = True) -> Schedule:
     """Fused kernels, the steps that run them, and where memory is.
 
-    Kernels keep eager's roundings if `rounds`, and else those that comparisons and the like can show, of these outputs
-    by others.
+    Kernels keep eager's roundings if `rounds`, and else those that they show themselves or that are marked (`shown`).
     """
     pieces: dict[str, str] = {}
-    if not rounds:
-        program = rounding.keep_shown(program, shown)
     plan = fusion.decide(analyse(prepare(program, device, pieces)), device)
     plan = make_rows_again(repeat(plan, device, rounds), device) if device.repeats else plan
     plan, layouts = layout.settle(plan, device)
