@@ -10,7 +10,7 @@ with, are rounded alike then. Three more show one, as they may be large numbers 
 - what one half rounds for any of that, the other half computes once more of the same inputs.
 
 What products and attention make of a value is another value.
-Neighbours: the pipeline has programs marked before `schedule` makes kernels of them, where `rounding` leaves out others.
+Neighbours: the pipeline has programs marked before `schedule` makes kernels, where `rounding` leaves out others.
 """
 
 from __future__ import annotations
