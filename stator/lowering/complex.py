@@ -164,16 +164,19 @@ def _product(x: Pair, y: Pair) -> Pair:
 
 
 def _quotient(x: Pair, y: Pair) -> Pair:
-    """Scaled by the larger part of the divisor, so that no square overflows; nothing is turned by dividing by zero."""
+    """Scaled by the larger part of the divisor, so that no square overflows; nothing is turned by dividing by zero.
+
+    Products are added to without being rounded, as in eager's kernels.
+    """
     zero, one = e.const(0, y.re.dtype), e.const(1, y.re.dtype)
     size_re, size_im = e.op("abs", y.re), e.op("abs", y.im)
     by_re = e.op("ge", size_re, size_im)
     large, small = e.op("where", by_re, y.re, y.im), e.op("where", by_re, y.im, y.re)
     ratio = e.op("div", small, large)
-    scale = e.op("div", one, e.op("add", large, e.op("mul", small, ratio)))
+    scale = e.op("div", one, e.op("fma", small, ratio, large))
     turned = Pair(e.op("where", by_re, x.re, x.im), e.op("where", by_re, x.im, x.re))
-    re = e.op("mul", e.op("add", turned.re, e.op("mul", turned.im, ratio)), scale)
-    rest = e.op("sub", turned.im, e.op("mul", turned.re, ratio))
+    re = e.op("mul", e.op("fma", turned.im, ratio, turned.re), scale)
+    rest = e.op("fma", e.op("neg", turned.re), ratio, turned.im)
     im = e.op("mul", e.op("where", by_re, rest, e.op("neg", rest)), scale)
     nothing = e.op("and", e.op("eq", size_re, zero), e.op("eq", size_im, zero))
     return Pair(

@@ -121,6 +121,17 @@ def test_values_and_gradients_are_eagers(name: str) -> None:
             torch.testing.assert_close(mine, theirs, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_quotients_are_eagers_bits(dtype: torch.dtype) -> None:
+    """Where one is close to a real number, all digits of the other part are those of roundings."""
+    x, y = torch.randn(1024, dtype=dtype), torch.randn(1024, dtype=dtype)
+    divide = stator.compile(lambda x, y: (x / y, x / x, x.real / y, y.reciprocal(), x / (1.3 - 0.7j)), fullgraph=True)
+    eager = x / y, x / x, x.real / y, y.reciprocal(), x / (1.3 - 0.7j)
+    assert eager[1].imag.count_nonzero() > 0
+    for quotient, wanted in zip(divide(x, y), eager, strict=True):
+        assert torch.equal(quotient, wanted)
+
+
 def test_sizes_may_be_symbolic() -> None:
     def f(x: Tensor) -> tuple[Tensor, ...]:
         return x.conj().t() @ x, x[1:].real + 1, torch.view_as_real(x * 2).sin()
