@@ -70,9 +70,11 @@ class Cpp:
         return str(artifacts.for_failure(self.options, "build").write("kernels", source, "cpp"))
 
 
-#: What gcc says when it fails in itself, and the level of optimization to try then.
+#: What gcc says when it fails in itself, and what is tried then: first the other level of optimization.
 _CRASHED: Final = "internal compiler error"
 _OTHER_LEVEL: Final = {"-O1": "-O2", "-O2": "-O1"}
+#: And then the pass that joins instructions left out: 12 makes some of loads, extensions and masks that it cannot write.
+_UNJOINED: Final = "-fdisable-rtl-combine"
 
 
 class Compilation:
@@ -195,15 +197,22 @@ class Compilation:
     def _end(self, key: str, source: str, target: Path, command: list[str], output: str, code: int) -> None:
         """What was compiled.
 
-        A compiler that crashes takes the same text at another level of optimization, mostly, and is asked once more.
+        A compiler that crashes takes the same text with other optimizations, mostly, and is asked once more.
         """
         if not code:
             self._cpp.store.put(key, target.read_bytes())
-        elif _CRASHED in output and command[-1] not in _OTHER_LEVEL.values():
-            level = next((flag for flag in reversed(command) if flag in _OTHER_LEVEL), "-O1")
-            self._compile(key, source, target, [*command, _OTHER_LEVEL[level]])
+        elif _CRASHED in output and (other := _otherwise(command)) is not None:
+            self._compile(key, source, target, other)
         elif self._failure is None:
             self._failure = BuildError(self._cpp.kept(source), code, output)
+
+
+def _otherwise(command: list[str]) -> list[str] | None:
+    """What to try after a command with which the compiler has crashed."""
+    levels = [flag for flag in command if flag in _OTHER_LEVEL]
+    if len(levels) < 2:
+        return [*command, _OTHER_LEVEL[levels[0]] if levels else "-O2"]
+    return [*command, _UNJOINED] if _UNJOINED not in command else None
 
 
 def open_store(options: Options) -> Store:
