@@ -60,6 +60,15 @@ def _cut(extent: int, left: int, then: Presentation, x: Tensor) -> Tensor:
     return then(x)
 
 
+def _line(extent: int, first: Presentation, x: Tensor) -> Tensor:
+    """One element of every dim of other extents, where they lie: with strides in any order, and gaps."""
+    x = first(x)
+    for dim, n in enumerate(x.shape):
+        if n not in (extent, 0):
+            x = x.narrow(dim, 0, 1)
+    return x
+
+
 PRESENTATIONS: dict[str, Presentation] = {
     "contiguous": lambda x: x.clone(memory_format=torch.contiguous_format),
     "reversed": partial(_ordered, lambda rank: range(rank)[::-1], 2),
@@ -83,6 +92,7 @@ def presented(sample: Sample) -> Iterator[tuple[str, Sample]]:
         yield f"{extent} as 1", _mapped(sample, partial(_cut, extent, 1, PRESENTATIONS["contiguous"]))
         for label in ("reversed", "channels last", "rotated"):
             yield f"{extent} as 1, {label}", _mapped(sample, partial(_cut, extent, 1, PRESENTATIONS[label]))
+            yield f"{extent} alone, {label}", _mapped(sample, partial(_line, extent, PRESENTATIONS[label]))
         yield f"{extent} as 0", _mapped(sample, partial(_cut, extent, 0, PRESENTATIONS["contiguous"]))
 
 

@@ -10,6 +10,7 @@ from stator.fake import (  # noqa: F401  (they fill the table of shape rules)
     rules_reductions,
     rules_refusing,
     rules_run,
+    rules_special,
     rules_views,
 )
 from stator.fake.mode import FakeMode

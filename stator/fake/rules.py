@@ -139,7 +139,7 @@ def _number(count: int, *args: Any, **kwargs: Any) -> Any:
 
 
 #: For elementwise primitives of ours: how many leading arguments are operands, and these.
-as_promoted, as_float = _same, _float
+as_promoted, as_float, as_bool, as_first = _same, _float, _bool, _first
 
 
 def variants(names: str, overloads: str = "default") -> list[str]:
@@ -157,7 +157,7 @@ POLYNOMIALS = " ".join(
 #: What decides the dtype, how many leading arguments are operands, names, overloads.
 _ELEMENTWISE: tuple[tuple[Callable[..., Any], int, str, str], ...] = (
     (_number, 1, "neg positive", "default"),
-    (_first, 1, "relu sign ceil floor round trunc bitwise_not square clone_", "default"),
+    (_first, 1, "relu sign sgn ceil floor round trunc bitwise_not square clone_", "default"),
     (_float, 1, "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh", "default"),
     (_float, 1, "asinh acosh atanh erf erfc erfinv sigmoid reciprocal lgamma digamma logit frac", "default"),
     (_first, 1, "gelu silu mish softplus elu leaky_relu hardswish hardsigmoid threshold celu log_sigmoid", "default"),

@@ -73,7 +73,7 @@ class Cpp:
 #: What gcc says when it fails in itself, and what is tried then: first the other level of optimization.
 _CRASHED: Final = "internal compiler error"
 _OTHER_LEVEL: Final = {"-O1": "-O2", "-O2": "-O1"}
-#: And then the pass that joins instructions left out: 12 makes some of loads, extensions and masks that it cannot write.
+#: And then the pass that joins instructions left out: g++ 12 makes some that it cannot write.
 _UNJOINED: Final = "-fdisable-rtl-combine"
 
 

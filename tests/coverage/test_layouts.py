@@ -24,6 +24,19 @@ def test_results_on_fakes_lie_as_in_eager(name: str) -> None:
     assert not {label: why for label, why in found.items() if why and (name, label) not in OPEN}
 
 
+@pytest.mark.parametrize("name", ["softshrink", "gelu", "hardswish", "elu", "hardshrink", "mish"])
+def test_dims_of_one_element_that_lie_in_another_order_do_so_in_results(name: str) -> None:
+    """What is made of such results and others follows their strides."""
+    x = torch.rand(2, 10, 2)[::2, ::2, ::2].movedim(0, -1)
+    y = torch.rand(1, 10, 1)
+    function = getattr(F, name)
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return y + function(x)
+
+    assert stator.compile(program, fullgraph=True)(x, y).stride() == program(x, y).stride() == (1, 5, 50)
+
+
 PROGRAMS = {
     "stack": lambda x: torch.stack([x, x + 1], 1),
     "conv1d": lambda x: F.conv1d(x[0], x[0, :, :, :3]),
