@@ -1,7 +1,7 @@
 """A captured graph that is to run in eager: its calls, for the C core, which makes them without a frame of Python.
 
-Invariant: the same calls on the same arguments as the text of the graph makes, and a value is let go of after the last
-call that takes it. What the core has no word for (slices of values, modules, very many calls) runs as text.
+Invariant: the same operators on the same arguments as the text of the graph calls, and a value is let go of after the
+last call that takes it. What the core has no word for (slices of values, modules, very many calls) runs as text.
 Neighbours: `csrc/eager.c`; `stator/speed.py`, which decides what runs in eager.
 """
 
@@ -15,6 +15,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from stator._native import EagerGraph
 from stator.aot.attributes import attribute
+from stator.graphs.direct import direct
 from stator.graphs.nodes import forward_of
 
 #: More values than this run as text: what Python adds to so many calls does not matter.
@@ -56,8 +57,11 @@ class _Calls:
                 case "get_attr":
                     self.values[node] = (attribute(self.gm, node.target),)
                 case "call_function" | "call_method":
-                    operands = tuple([self.operand(value) for value in (*node.args, *node.kwargs.values())])
-                    self.values[node] = self.call(node.op.removeprefix("call_"), node.target, operands, (*node.kwargs,))
+                    target, args, kwargs = node.target, node.args, node.kwargs
+                    if (found := direct(target, args, kwargs)) is not None:
+                        target, args, kwargs = found.target, found.args, {}
+                    operands = tuple([self.operand(value) for value in (*args, *kwargs.values())])
+                    self.values[node] = self.call(node.op.removeprefix("call_"), target, operands, (*kwargs,))
                 case "output" if isinstance(node.args[0], (list, tuple)):
                     results = tuple([self.operand(value) for value in node.args[0]])
                 case _:

@@ -61,6 +61,7 @@ from stator.capture.value import Raised, Value
 from stator.capture.values import build
 from stator.capture.values.torch.graph_context import leave_open
 from stator.fake.mode import without_saved_tensor_hooks
+from stator.graphs.direct import calls_directly
 from stator.sizes.environment import nowhere
 
 assert _opcodes.__all__  # importing the opcodes is what fills the machine's table
@@ -491,7 +492,8 @@ class Conversion:
         straight = None if grad_flags else assembler.straight(called, inputs, recovery.frameless)
         code = assembler.assemble(called, inputs, grad_flags, recovery)
         graphs = [GraphInfo(module, inputs, calls, compiled)]
-        eager = isinstance(compiled, _native.EagerGraph) and not (self.breaks or self.point or machine.session.nested)
+        plain = isinstance(compiled, _native.EagerGraph) and not calls_directly(module.graph)
+        eager = plain and not (self.breaks or self.point or machine.session.nested)
         return Entry(guards, code, graphs, self.breaks, recovery=recovery, straight=straight, eager=eager)
 
     def recovery(self, machine: RootMachine) -> Recovery:
