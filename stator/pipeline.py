@@ -106,7 +106,8 @@ def schedule_halves(
     first, last = lower_graph(parts.forward, "forward", options), None
     if not options.rounds:
         last = lower_graph(parts.backward, "backward", options)
-        programs = keep_shown_by_both(first.program, last.program, _kept(parts.metadata))
+        with stage("schedule", graph="forward"):
+            programs = keep_shown_by_both(first.program, last.program, _kept(parts.metadata))
         first, last = first._replace(program=programs[0]), last._replace(program=programs[1])
     begin(forward := schedule_lowered(first, options))
     begin(backward := schedule_lowered(last or lower_graph(parts.backward, "backward", options), options))
@@ -194,7 +195,8 @@ def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
     lowered = lower_graph(gm, name, options)
     if not options.rounds:
-        lowered = lowered._replace(program=keep_shown(lowered.program))
+        with stage("schedule", graph=name):
+            lowered = lowered._replace(program=keep_shown(lowered.program))
     return schedule_lowered(lowered, options)
 
 

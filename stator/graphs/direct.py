@@ -77,8 +77,8 @@ def _max_pool(target: Callable[..., Any]) -> Callable[..., Direct | None]:
 
 def _adaptive(target: Callable[..., Any]) -> Callable[..., Direct | None]:
     def made(input: Any, output_size: Any) -> Direct | None:
-        known = isinstance(output_size, int) or all(isinstance(n, int) for n in output_size)
-        return Direct(target, (input, output_size)) if known else None
+        sizes = output_size if isinstance(output_size, (list, tuple)) else (output_size,)
+        return Direct(target, (input, output_size)) if all(isinstance(n, int) for n in sizes) else None
 
     return made
 

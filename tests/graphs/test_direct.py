@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -76,6 +76,7 @@ def test_every_function_is_tried() -> None:
     [
         (F.max_pool2d, (IMAGES, 2), {"return_indices": True}),
         (F.adaptive_avg_pool2d, (IMAGES, (None, 3)), {}),
+        (F.adaptive_avg_pool2d, (IMAGES, fx.Graph().placeholder("size")), {}),
         (F.relu, (X,), {}),
         ("relu", (X,), {}),
     ],
