@@ -22,10 +22,6 @@ class Direct(NamedTuple):
     args: tuple[Any, ...]
 
 
-#: Function → the call that it makes for some arguments; None where it does more.
-_DIRECT: dict[Any, Callable[..., Direct | None]] = {}
-
-
 def direct(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Direct | None:
     """The one call that a function makes for these arguments, nodes among them; None where it is not known."""
     made = _DIRECT.get(target)
@@ -37,22 +33,12 @@ def calls_directly(graph: fx.Graph) -> bool:
     return any(node.op == "call_function" and direct(node.target, node.args, node.kwargs) for node in graph.nodes)
 
 
-def _calls(function: Any) -> Callable[[Callable[..., Direct | None]], Callable[..., Direct | None]]:
-    def enter(made: Callable[..., Direct | None]) -> Callable[..., Direct | None]:
-        _DIRECT[function] = made
-        return made
-
-    return enter
-
-
-@_calls(F.layer_norm)
 def _layer_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Direct:
     return Direct(torch.layer_norm, (input, normalized_shape, weight, bias, eps, True))  # the last has no meaning
 
 
-@_calls(F.group_norm)
 def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Direct:
     return Direct(torch.group_norm, (input, num_groups, weight, bias, eps, True))
 
@@ -83,12 +69,13 @@ def _adaptive(target: Callable[..., Any]) -> Callable[..., Direct | None]:
     return made
 
 
-_DIRECT.update(
-    {
-        F.max_pool1d: _max_pool(torch.max_pool1d),
-        F.max_pool2d: _max_pool(torch.max_pool2d),
-        F.max_pool3d: _max_pool(torch.max_pool3d),
-        F.adaptive_avg_pool2d: _adaptive(torch._C._nn.adaptive_avg_pool2d),
-        F.adaptive_avg_pool3d: _adaptive(torch._C._nn.adaptive_avg_pool3d),
-    }
-)
+#: Function → the call that it makes for some arguments; None where it does more.
+_DIRECT: dict[Any, Callable[..., Direct | None]] = {
+    F.layer_norm: _layer_norm,
+    F.group_norm: _group_norm,
+    F.max_pool1d: _max_pool(torch.max_pool1d),
+    F.max_pool2d: _max_pool(torch.max_pool2d),
+    F.max_pool3d: _max_pool(torch.max_pool3d),
+    F.adaptive_avg_pool2d: _adaptive(torch._C._nn.adaptive_avg_pool2d),
+    F.adaptive_avg_pool3d: _adaptive(torch._C._nn.adaptive_avg_pool3d),
+}
