@@ -32,8 +32,7 @@ from stator.loop import alive, tables, text, verify
 from stator.loop.footprint import Kept, settle
 from stator.loop.kernel import Schedule
 from stator.loop.nest import Program
-from stator.loop.schedule import schedule as schedule_program
-from stator.loop.shown import keep_shown, keep_shown_by_both
+from stator.loop.schedule import make_kernels, plan_both, schedule
 from stator.passes import biases, factors, images, points, ragged
 from stator.passes.affine import FoldAffine, JoinAffine
 from stator.passes.convolutions import ConvolveAsImages, FoldPadding, MultiplyPixels, PackConvolutions
@@ -98,20 +97,23 @@ def schedule_halves(
 ) -> tuple[Schedule, Schedule | None]:
     """Forward and backward to fused kernels; each begins as soon as it is known, forward before backward is scheduled.
 
-    Where roundings may be left out, the loops of both tell which stay.
+    Where roundings may be left out, it takes what is known of both to say which stay.
     """
-    if parts.backward is None:
+    if parts.backward is None or options.rounds:
         begin(forward := schedule_graph(parts.forward, "forward", options))
-        return forward, None
-    first, last = lower_graph(parts.forward, "forward", options), None
-    if not options.rounds:
-        last = lower_graph(parts.backward, "backward", options)
-        with stage("schedule", graph="forward"):
-            programs = keep_shown_by_both(first.program, last.program, _kept(parts.metadata))
-        first, last = first._replace(program=programs[0]), last._replace(program=programs[1])
-    begin(forward := schedule_lowered(first, options))
-    begin(backward := schedule_lowered(last or lower_graph(parts.backward, "backward", options), options))
-    return forward, backward
+        if parts.backward is None:
+            return forward, None
+        begin(backward := schedule_graph(parts.backward, "backward", options))
+        return forward, backward
+    lowered = [lower_graph(*half, options) for half in ((parts.forward, "forward"), (parts.backward, "backward"))]
+    with stage("schedule", graph="both"):
+        planned = plan_both(lowered[0], lowered[1], _kept(parts.metadata))
+    made: list[Schedule] = []
+    for half, name in zip(planned, ("forward", "backward"), strict=True):
+        with stage("schedule", graph=name):
+            made.append(make_kernels(half))
+        begin(made[-1])
+    return made[0], made[1]
 
 
 def cut(
@@ -193,11 +195,9 @@ def compile_alone(gm: fx.GraphModule | None, name: str, building: Building, opti
 
 def schedule_graph(gm: fx.GraphModule, name: str, options: Options) -> Schedule:
     """A graph of functional ATen overloads to fused kernels: passes, lowering, scheduling."""
-    lowered = lower_graph(gm, name, options)
-    if not options.rounds:
-        with stage("schedule", graph=name):
-            lowered = lowered._replace(program=keep_shown(lowered.program))
-    return schedule_lowered(lowered, options)
+    program, device = lower_graph(gm, name, options)
+    with stage("schedule", graph=name):
+        return schedule(program, device, options.rounds)
 
 
 def lower_graph(gm: fx.GraphModule, name: str, options: Options) -> Lowered:
@@ -219,12 +219,6 @@ def lower_graph(gm: fx.GraphModule, name: str, options: Options) -> Lowered:
             verify.verify_program(program)
     artifacts.stage(f"{name}_loops", lambda: text.program_text(program), "txt")
     return Lowered(program, device)
-
-
-def schedule_lowered(lowered: Lowered, options: Options) -> Schedule:
-    """Loops to fused kernels."""
-    with stage("schedule", graph=lowered.program.name):
-        return schedule_program(*lowered, options.rounds)
 
 
 def begin_kernels(schedule: Schedule, building: Building, options: Options) -> tuple[Unit, ...]:

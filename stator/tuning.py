@@ -29,7 +29,6 @@ from stator.base.store import Store, key_of
 from stator.fake.symbolic import extents
 from stator.loop.kernel import Call, Schedule
 from stator.loop.schedule import schedule
-from stator.loop.shown import keep_shown
 from stator.lowering.extern import target_name
 from stator.lowering.product import TAKES_LOOP, may_loop
 from stator.lowering.table import REPLACEMENTS
@@ -172,7 +171,7 @@ class _Part:
         """It in one way."""
         self.product.meta[TAKES_LOOP] = loop
         program = lowering.lower(fx.GraphModule({}, self.graph), "product", device, self.rounds)
-        return schedule(program if self.rounds else keep_shown(program), device, self.rounds)
+        return schedule(program, device, self.rounds)
 
     def may_be_ours(self, device: Device) -> bool:
         """Whether there is a kernel of ours for it."""

@@ -48,6 +48,8 @@ def below(nodes: Sequence[Expr], kept: Collection[Expr]) -> set[Expr]:
 def _jumps(node: Expr) -> bool:
     if node.op == "cast":
         return node.dtype not in FLOATS
+    if node.op in ("eq", "ne") and any(arg.op == "rsqrt" for arg in node.args):
+        return False  # whether a deviation is too large for a number, as batch norm asks
     return node.op in _JUMPS or (node.op == "reduce" and node.attr in _BY_POSITION)
 
 

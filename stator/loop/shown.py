@@ -5,26 +5,30 @@ A rounding is shown where something jumps by it (`rounding`), in whatever kernel
 with, are rounded alike then. Three more show one, as they may be large numbers times the difference that it makes:
 
 - what others read from memory is raised: `exp(x - max)`;
-- what backward reads from memory is taken less a number that nothing has rounded: `x - mean`, where forward has taken
-  the mean, and a norm multiplies by as much as `1 / sqrt(eps)`;
+- a difference may cancel, of which memory has a part: `x - mean` (`cancel`), where forward has taken the mean, or
+  another kernel;
 - what one half rounds for any of that, the other half computes once more of the same inputs.
 
 What products and attention make of a value is another value.
-Neighbours: the pipeline has programs marked before `schedule` makes kernels, where `rounding` leaves out others.
+Neighbours: `schedule` has plans marked before it makes kernels, where `rounding` leaves out others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from stator.loop import cancel
 from stator.loop import expr as e
-from stator.loop.deps import Facts, analyse
+from stator.loop.cancel import Uses
+from stator.loop.deps import Facts, facts_of
 from stator.loop.expr import Expr, Rewriter
 from stator.loop.footprint import Kept
+from stator.loop.forms import Forms
+from stator.loop.fusion import FusionPlan
 from stator.loop.index import Index
-from stator.loop.nest import Extern, Nest, Program, View
+from stator.loop.nest import Extern, Nest, View
 from stator.loop.rounding import CHOICES, below, rounds
 from stator.loop.scalar import FLOATS, HALVES
 
@@ -32,38 +36,71 @@ from stator.loop.scalar import FLOATS, HALVES
 _POWERS = ("exp", "exp2")
 
 
-def keep_shown(program: Program) -> Program:
-    """The program, in which roundings that are shown are marked as ones that stay."""
-    facts, forms = analyse(program), _Forms({})
-    return _marked(program, forms, forms.kept(facts, _shown(facts, _Shown())))
+def keep_shown(plan: FusionPlan) -> FusionPlan:
+    """The plan, in which roundings that are shown are marked as ones that stay."""
+    if not _rounds(plan):
+        return plan
+    forms = Forms({})
+    forms.learn(plan.facts)
+    kept = _rounded(forms, _shown(plan.facts, _Shown()))
+    _note(uses := Uses(), forms, plan)
+    return _marked(plan, forms, cancel.shown(uses, forms.bodies, kept))
 
 
-def keep_shown_by_both(forward: Program, backward: Program, saved: Sequence[Kept]) -> tuple[Program, Program]:
+def keep_shown_by_both(
+    forward: FusionPlan, backward: FusionPlan, saved: Sequence[Kept]
+) -> tuple[FusionPlan, FusionPlan]:
     """The halves of a program, in which roundings that either shows are marked as ones that stay.
 
     `saved` are the inputs of backward that are results of forward; its others are inputs of forward of the same name.
     """
-    results = [(backward.inputs[kept.input], forward.outputs[kept.output]) for kept in saved]
-    given = {later: now.buffer for later, now in results if isinstance(now, View)}
-    names = {later.name: buffer for later, buffer in given.items()}
-    first, last = analyse(forward), analyse(backward)
-    seen = _shown(last, _Shown(), differences=True)
-    whole, stored = [{names[name] for name in found if name in names} for found in (seen.whole, seen.stored)]
-    forms = _Forms({})
-    kept = forms.kept(first, _shown(first, _Shown(whole, stored)))
-    again = _Forms(
-        forms.wholes, {later.name: forms.read(now, Index.of(0), later.dtype) for later, now in given.items()}
-    )
-    kept |= again.kept(last, seen)
+    if not _rounds(forward) and not _rounds(backward):
+        return forward, backward
+    inputs, outputs = backward.facts.program.inputs, forward.facts.program.outputs
+    results = [(inputs[kept.input], outputs[kept.output]) for kept in saved]
+    given = {later.name: (later.dtype, now.buffer) for later, now in results if isinstance(now, View)}
+    seen = _shown(backward.facts, _Shown())
+    asked = {now for later, (_, now) in given.items() if later in seen.whole}
+    forms = Forms({})
+    forms.learn(forward.facts)
+    again = Forms(forms.bodies, {later: forms.read(now, Index.of(0), dtype) for later, (dtype, now) in given.items()})
+    again.learn(backward.facts)
+    kept = _rounded(forms, _shown(forward.facts, _Shown(asked))) | _rounded(again, seen)
+    _note(uses := Uses(), forms, forward)
+    _note(uses, again, backward)
+    kept = cancel.shown(uses, forms.bodies, kept)
     return _marked(forward, forms, kept), _marked(backward, again, kept)
+
+
+def _rounds(plan: FusionPlan) -> bool:
+    """Whether anything is rounded to a half type."""
+    return any(rounds(item) for nest in plan.facts.nests.values() for item in nest.nodes)
+
+
+def _note(uses: Uses, forms: Forms, plan: FusionPlan) -> None:
+    """What the kernels of a plan use of half types, and where they add and take away."""
+    for group in plan.groups:
+        for number in group.members:
+            if (nest := plan.facts.nests.get(number)) is None:
+                continue
+            value = forms.buffers.get(nest.nest.buffer.name) or forms(nest.nest.value)
+            uses.values.add(value)
+            for item in nest.nodes:
+                if item.op == "load" and item.dtype in HALVES:
+                    users = uses.registers if item.attr[0] in group.writes else uses.memory
+                    for part in _stored(forms(item), forms.bodies):
+                        users.setdefault(part, set()).add(value)
+                elif rounds(item) and item is not nest.nest.value:
+                    uses.registers.setdefault(forms(item), set()).add(value)
+                elif cancel.is_sum(item):
+                    uses.sums.setdefault(forms(item), set()).add(value)
 
 
 @dataclass
 class _Shown:
-    """What is shown: of buffers in `whole` all roundings on the way there, of those in `stored` the last, to memory."""
+    """What is shown: of buffers in `whole` all roundings on the way there."""
 
     whole: set[str] = field(default_factory=set)
-    stored: set[str] = field(default_factory=set)
     expressions: set[Expr] = field(default_factory=set)
 
     def see(self, name: str, value: Expr, nodes: Sequence[Expr]) -> None:
@@ -71,16 +108,10 @@ class _Shown:
         kept = below(nodes, {value} if name in self.whole else ())
         self.expressions |= kept
         self.whole.update([load.attr[0] for load in kept if load.op == "load" and load.dtype in FLOATS])
-        for last in _stored(value) if name in self.stored else ():
-            if last.op == "load":
-                self.stored.add(last.attr[0])
-            else:
-                self.expressions.add(last)
 
 
-def _shown(facts: Facts, found: _Shown, differences: bool = False) -> _Shown:
-    """What a program shows, beside what is `found` shown of its results: also by `differences` from unrounded numbers,
-    where other programs have computed those."""
+def _shown(facts: Facts, found: _Shown) -> _Shown:
+    """What a program shows, beside what is `found` shown of its results."""
     exponents: set[str] = set()
     for number in reversed(facts.live):
         node = facts.node(number)
@@ -94,9 +125,12 @@ def _shown(facts: Facts, found: _Shown, differences: bool = False) -> _Shown:
             terms = _terms(exponent)
             exponents.update([load.attr[0] for load in terms.loads])
             found.whole.update(terms.halves if terms.others else ())
-        for terms in [_terms(item) for item in nodes if item.op == "sub"] if differences else ():
-            found.stored.update(terms.halves if len(terms.loads) > len(terms.halves) else ())
     return found
+
+
+def _rounded(forms: Forms, shown: _Shown) -> set[Expr]:
+    """The forms of roundings that are shown."""
+    return {form for node in shown.expressions if rounds(node) and rounds(form := forms(node))}
 
 
 class _Terms(NamedTuple):
@@ -120,14 +154,14 @@ def _terms(root: Expr) -> _Terms:
     return _Terms(loads, halves, len(terms) > len(halves))
 
 
-def _stored(value: Expr) -> Iterator[Expr]:
-    """What a value is as memory has it: its roundings, where they are the last thing, and loads of what is there."""
+def _stored(value: Expr, bodies: Collection[Expr]) -> Iterator[Expr]:
+    """A value as memory has it, and what it is chosen of, but for what is given."""
     left = [value]
     while left:
         part = left.pop()
         if part.op in CHOICES:
             left.extend(part.args[1:])
-        elif rounds(part) or part.op == "load":
+        if part.op != "load" or part in bodies:
             yield part
 
 
@@ -139,55 +173,25 @@ def _decides(node: Extern) -> bool:
     return "attention" not in node.target and any(out.dtype in ("i64", "i32", "bool") for out in node.outputs)
 
 
-class _Forms(Rewriter):
-    """Expressions of what programs are given, in which it is left open where anything is read: the same ones where the
-    same is computed. `buffers` have what is known of some; `wholes` are numbers of what runs over more than a point.
-    """
-
-    def __init__(self, wholes: dict[Expr, int], buffers: Mapping[str, Expr] | None = None) -> None:
-        super().__init__({}, self.read)
-        self.wholes, self.buffers = wholes, dict(buffers or {})
-
-    def kept(self, facts: Facts, shown: _Shown) -> set[Expr]:
-        """The forms of roundings that are shown in a program, of which all forms are known then."""
-        for number in facts.live:
-            node = facts.node(number)
-            if isinstance(node, Nest) and node.buffer.name not in facts.special:
-                self.buffers[node.buffer.name] = self._value(node)
-        return {form for node in shown.expressions if rounds(node) and rounds(form := self(node))}
-
-    def _value(self, node: Nest) -> Expr:
-        form = self(node.value)
-        if not node.reduce_axes:
-            return form
-        return self.read(f"{self.wholes.setdefault(form, len(self.wholes))}", Index.of(0), node.buffer.dtype)
-
-    def read(self, name: str, index: Index, dtype: str) -> Expr:
-        """What memory has."""
-        return self.buffers.get(name) or e.load(name, 0, dtype)
-
-    def _rebuild(self, node: Expr) -> Expr:
-        return e.load("", 0, "i64") if node.op == "index" else super()._rebuild(node)
-
-
-def _marked(program: Program, forms: _Forms, kept: set[Expr]) -> Program:
-    """The program, of which roundings of some forms are marked as ones that stay."""
+def _marked(plan: FusionPlan, forms: Forms, kept: set[Expr]) -> FusionPlan:
+    """The plan, of which roundings of some forms are marked as ones that stay."""
     if not kept:
-        return program
-    rewrite = _Marking(forms, kept)
-    nodes = [
-        replace(node, value=rewrite(node.value), index=rewrite.index(node.index)) if isinstance(node, Nest) else node
-        for node in program.nodes
-    ]
-    return replace(program, nodes=tuple(nodes))
+        return plan
+    rewrite, facts = _Marking(forms, kept), plan.facts
+    nests = {number: facts_of(rewrite.nest(found.nest)) for number, found in facts.nests.items()}
+    return replace(plan, facts=replace(facts, nests=nests))
 
 
 class _Marking(Rewriter):
     """Marks the roundings of some forms as ones that stay."""
 
-    def __init__(self, forms: _Forms, kept: set[Expr]) -> None:
+    def __init__(self, forms: Forms, kept: set[Expr]) -> None:
         super().__init__({})
         self.forms, self.kept = forms, kept
+
+    def nest(self, nest: Nest) -> Nest:
+        """The nest that computes the same but for roundings."""
+        return replace(nest, value=self(nest.value), index=self.index(nest.index))
 
     def _rebuild(self, node: Expr) -> Expr:
         made = super()._rebuild(node)

@@ -114,7 +114,7 @@ def test_fullgraph_is_refused_with_line_reason_and_hint() -> None:
 # -- failures of ours ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["trace", "partition", "make", "Building", "schedule_program"])
+@pytest.mark.parametrize("place", ["trace", "partition", "make", "Building", "schedule"])
 @pytest.mark.faults
 def test_our_failure_is_one_warning_and_the_eager_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str

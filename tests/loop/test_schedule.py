@@ -18,7 +18,6 @@ from stator.loop.index import Axis
 from stator.loop.kernel import Launch, Schedule
 from stator.loop.nest import Buffer, Nest, Program
 from stator.loop.schedule import schedule
-from stator.loop.shown import keep_shown
 from stator.loop.split import prepare
 from stator.loop.text import program_text
 from stator.loop.verify import verify_program, verify_schedule
@@ -47,7 +46,7 @@ EAGER_TO_SPLIT = replace(CPU, min_split=8, cores=2)
 def equivalent(program: Program, device: Device = CPU, rounds: bool = True, tolerance: float = 1e-4) -> Schedule:
     """Schedule a program, check the grammar, and compare both on random numbers."""
     verify_program(program)
-    result = schedule(program if rounds else keep_shown(program), device, rounds)
+    result = schedule(program, device, rounds)
     verify_schedule(result)
     inputs = numbers(program)
     before = contents(program, run_program(program, inputs, extern_sum))

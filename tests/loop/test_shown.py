@@ -109,6 +109,9 @@ NORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "batch": lambda y: F.batch_norm(y, None, None, training=True),
     "instance": lambda y: F.instance_norm(y.unsqueeze(-1).expand(*y.shape, 2).flatten(2)),
     "deviation": lambda y: (y - y.mean(-1, keepdim=True)) / (y.std(-1, keepdim=True, unbiased=False) + 1e-5),
+    "columns": lambda y: (y - y.mean(0, keepdim=True)) * torch.rsqrt(y.var(0, keepdim=True, unbiased=False) + 1e-5),
+    "largest": lambda y: (y - y.amax(-1, keepdim=True)) * 300.0,
+    "running": lambda y: (y.cumsum(-1) - y.sum(-1, keepdim=True)) * 100.0,
 }
 BEFORE: list[Callable[[Tensor], Tensor]] = [
     F.softsign,
@@ -119,16 +122,17 @@ BEFORE: list[Callable[[Tensor], Tensor]] = [
 ]
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["computed again", "kept"])
 @pytest.mark.parametrize("columns", [1, 6])
 @pytest.mark.parametrize("second", NORMS)
 @pytest.mark.parametrize("first", NORMS)
-def test_backward_of_norms_has_the_numbers_that_forward_took_the_mean_of(
-    first: str, second: str, columns: int, kept: bool
-) -> None:
-    """Of rows of one number, of which there is no deviation: norms multiply what is left of it by 1e5 at least."""
+def test_norms_of_rows_of_one_number_take_away_what_the_mean_is_of(first: str, second: str, columns: int) -> None:
+    """There is no deviation in rows of one number: norms multiply what is left of one by 300 at least, and again.
+
+    What cancels exactly in eager may differ by float32's last place, as where eager computes in float32.
+    """
     places = list(NORMS)
-    before = BEFORE[(places.index(first) + 2 * places.index(second)) % len(BEFORE)]
+    place = places.index(first) + 2 * places.index(second) + columns
+    before, kept = BEFORE[place % len(BEFORE)], place % 2
 
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
         y = before(x)
@@ -138,11 +142,14 @@ def test_backward_of_norms_has_the_numbers_that_forward_took_the_mean_of(
     x = torch.randn(8, 4, 1).expand(8, 4, columns).bfloat16().contiguous()
     tangent = torch.randn_like(function(x)[0])
     fast = stator.compile(function, fullgraph=True, options={"numerics": "fast"})
+    runs = ((function, x.double()), (function, x), (function, x.float()), (fast, x))
     found = []
-    for run, given in ((function, x.double()), (function, x), (fast, x)):
-        (gradient,) = torch.autograd.grad(run(leaf := given.clone().requires_grad_())[0], leaf, tangent.to(leaf.dtype))
-        found.append(gradient.double())
-    exact, *others = found
-    eager, error = [(other - exact).abs().max().item() for other in others]
-    scale = max(exact.abs().max().item(), 2.0)  # float32's last place, times 1e5
-    assert error <= 4 * eager + 0.02 * scale, (error, eager)
+    for run, given in runs:
+        out = run(leaf := given.clone().requires_grad_())[0]
+        (gradient,) = torch.autograd.grad(out, leaf, tangent.to(leaf.dtype))
+        found.append((run(given)[0].double(), out.detach().double(), gradient.double()))
+    for exact, *others, compiled in zip(*found, strict=True):
+        eager = max([(other - exact).abs().max().item() for other in others])
+        error = (compiled - exact).abs().max().item()
+        scale = max(exact.abs().max().item(), 2.0)  # float32's last place, times 1e5
+        assert error <= 4 * eager + 0.02 * scale, (error, eager)
