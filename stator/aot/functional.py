@@ -135,12 +135,12 @@ def _replay(value: fx.Node, steps: tuple[Step, ...], emit: Emit) -> list[fx.Node
     """The values before the first step, after it, after the second, and so on."""
     values = [value]
     for step in steps:
-        args = relocated(step.func, step.args, (step.size, step.stride, step.offset), values[-1])
+        args = _relocated(step.func, step.args, (step.size, step.stride, step.offset), values[-1])
         values.append(emit(step.func, values[-1], *args, **step.kwargs))
     return values
 
 
-def relocated(func: Any, args: tuple[Any, ...], geometry: Any, value: fx.Node) -> tuple[Any, ...]:
+def _relocated(func: Any, args: tuple[Any, ...], geometry: Any, value: fx.Node) -> tuple[Any, ...]:
     """The arguments of a view of a tensor of this (size, stride, offset), for the node that is its value now.
 
     `as_strided` counts from the start of the memory; the value of a tensor that was written to has memory of its own.
@@ -156,6 +156,33 @@ def relocated(func: Any, args: tuple[Any, ...], geometry: Any, value: fx.Node) -
         raise Unsupported(func, "it counts through memory of a tensor that was written to")
     moved = now.storage_offset() - offset
     return args if start is None or not moved else (*args[:2], start + moved)
+
+
+def view_arguments(
+    func: Any, args: tuple[Any, ...], value: fx.Node, base: Any, out: torch.Tensor, emit: Emit
+) -> tuple[tuple[Any, ...], bool]:
+    """What a view of a tensor, whose value is this node now, is given; and whether that begins in its memory where the
+    tensor does, as what was written alone does not."""
+    if func is aten.as_strided.default:
+        _check_reach(base, out)
+        value = _counted(value, base, out, emit)
+    placed = _relocated(func, args, (base.shape, base.stride(), base.storage_offset()), value)
+    return (value, *placed), lies_alike((2,), (value.meta["val"].storage_offset(),), (base.storage_offset(),))
+
+
+def _counted(value: fx.Node, base: Any, out: torch.Tensor, emit: Emit) -> fx.Node:
+    """The value of a tensor that has in its memory all of `out`, to which `as_strided` counts: what was written alone
+    has memory of its own, without that around it."""
+    root = value
+    while is_view(root):
+        root = root.args[0]  # type: ignore[assignment]
+    memory, moved = root.meta["val"], value.meta["val"].storage_offset() - base.storage_offset()
+    places = _reach(memory.shape, memory.stride(), memory.storage_offset())
+    part = _reach(out.shape, out.stride(), out.storage_offset())
+    if is_symbolic([*places, *part, moved]) or part[0] == part[1]:
+        return value
+    inside = places[0] <= part[0] + moved and part[1] + moved <= places[1]
+    return value if inside else viewed(base.handle.cell.value, base.handle, emit)
 
 
 def _begins_elsewhere(value: fx.Node) -> bool:
@@ -340,7 +367,7 @@ def _inverse_view_as_complex(step: Step, parent: fx.Node, value: fx.Node, emit: 
 # ---- where the elements of a tensor lie ------------------------------------------------------------------------------
 
 
-def check_reach(base: Any, out: torch.Tensor) -> None:
+def _check_reach(base: Any, out: torch.Tensor) -> None:
     """Refuse a view that leaves the elements of the tensor it began with: nothing is known of the memory around.
 
     Nor of that between them, once the tensor has been written to: its value then has other memory. So has what is seen

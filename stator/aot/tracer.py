@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from stator.aot.checks import CHECKED
 from stator.aot.foreach import is_foreach, run_foreach
-from stator.aot.functional import Cell, Handle, Step, TracedGraph, check_reach, read, relocated, write
+from stator.aot.functional import Cell, Handle, Step, TracedGraph, read, view_arguments, write
 from stator.aot.fused import is_fused, run_fused
 from stator.aot.operators import functional_form
 from stator.aot.scaler import is_scaling, run_scaling
@@ -400,12 +400,9 @@ class Tracer(FakeMode):
         out = execute(func, args, kwargs)
         if not isinstance(out, FakeTensor):
             raise Unsupported(func, "a view with several results needs a decomposition")
-        if func is aten.as_strided.default:
-            check_reach(base, out)
         value, *arguments = self.nodes(args)
-        geometry = base.shape, base.stride(), base.storage_offset()
-        placed = relocated(func, tuple(arguments), geometry, value)
-        node = self.record(func, (value, *placed), kwargs, out)
+        placed, alike = view_arguments(func, tuple(arguments), value, base, out, self.emit)
+        node = self.record(func, placed, kwargs, out if alike else infer(func, placed, kwargs))
         handle = base.handle
         step = Step(func, tuple(arguments), kwargs, base)
         out.handle = Handle(handle.cell, (*handle.steps, step), node, handle.origin)

@@ -4,8 +4,9 @@
 
 Of rows of one number nothing is left of `y - m`, and a norm multiplies what is by as much as `1 / sqrt(eps)`. So `m`
 must be of the very `y` that it is taken from. Where one kernel of those between reads its part from memory of a half
-type, where it is rounded, all between is; and what `y` is made of is rounded for all where it is for one of those that
-make `y`. A kernel that has all of it in registers rounds nothing, even if it writes `y` for others.
+type, where it is rounded, and another has its part in registers, all between is; and what `y` is made of is rounded for
+all where it is for one of those that make `y`. A kernel that has all of it in registers rounds nothing, even if it
+writes `y` for others.
 Neighbours: `forms` has the same value the same form; `shown` asks here of all kernels, of forward and backward.
 """
 
@@ -64,6 +65,7 @@ def shown(uses: Uses, bodies: Mapping[Expr, Expr], kept: Collection[Expr]) -> se
     found = set(kept)
     for part in memory.keys() & registers.keys():
         found.update([part] if any(memory[part] & one.whole and registers[part] & one.whole for one in sums) else ())
+    sums = [one for one in sums if any(registers.get(part, 0) & one.inside for part in one.between)]
     left = len(sums) + 1
     while len(sums) < left:  # what one keeps may be on the way of another
         left = len(sums)
