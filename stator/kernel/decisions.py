@@ -274,6 +274,11 @@ def _choose(kernel: Kernel, lanes: int, deps: dict[Expr, Axes], collide: Axes) -
     return best
 
 
+def _is_chosen(value: Expr, axis: Axis, lanes: int, deps: dict[Expr, Axes]) -> bool:
+    """Whether it is what lies where a loaded index of each lane says: to fill lanes takes as long as to store it."""
+    return value.op == "load" and value.attr[1].has_indirect and _lane_stride(value.attr[1], axis, lanes, deps) is None
+
+
 def _inner(kernel: Kernel, lanes: int) -> tuple[Axis, ...]:
     """The reduce axes that may be the vector axis: the last one where a scan goes in the order of the loops.
 
@@ -286,13 +291,15 @@ def _inner(kernel: Kernel, lanes: int) -> tuple[Axis, ...]:
 
 
 def _apart(kernel: Kernel, axis: Axis | None, lanes: int, deps: dict[Expr, Axes]) -> bool:
-    """Whether lanes would be taken apart again to be stored one by one, or filled one by one of which most stay empty,
-    and nothing costly is done with them.
+    """Whether lanes would be taken apart again to be stored one by one, or filled one by one only to be stored, or of
+    which most stay empty, and nothing costly is done with them.
     """
     if axis is None or any(COST.get(node.op, 1) >= COSTLY for node in kernel.nodes):
         return False
     indices = [store.index for store in kernel.stores if scatters(store)]
     if any(_lane_stride(index, axis, lanes, deps) != 1 for index in indices):
+        return True
+    if all(_is_chosen(store.value, axis, lanes, deps) for store in kernel.stores):
         return True
     if kernel.reduce_axes or type(axis.size) is not int or 2 * axis.size > lanes:
         return False

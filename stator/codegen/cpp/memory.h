@@ -130,11 +130,20 @@ template <int L, class N> INLINE void store(b8* p, V<int, L> v, N n) {
 
 template <class T> INLINE auto load1(T x) { return +x; }
 INLINE bool load1(b8 x) { return x.bits != 0; }
-INLINE float load1(bf16 x) { return from_bf16<4>(V<unsigned short, 4>{x.bits})[0]; }
+INLINE float load1(bf16 x) {
+    const unsigned bits = (unsigned)x.bits << 16;
+    float v;
+    __builtin_memcpy(&v, &bits, sizeof v);
+    return v;
+}
 INLINE float load1(f16 x) { return from_f16<8>(V<unsigned short, 8>{x.bits})[0]; }
 template <class T> INLINE void store1(T* p, Register<T> v) { *p = (T)v; }
 INLINE void store1(b8* p, int v) { p->bits = v != 0; }
-INLINE void store1(bf16* p, float v) { p->bits = narrow_bf16<4>(V<float, 4>{v})[0]; }
+INLINE void store1(bf16* p, float v) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &v, sizeof bits);
+    p->bits = bits >> 16;
+}
 INLINE void store1(f16* p, float v) { p->bits = narrow_f16<8>(V<float, 8>{v})[0]; }
 
 // What a loaded element is in a register: its vector type, and its lane (masks are -1, not 1).
