@@ -97,7 +97,7 @@ def schedule_halves(
 ) -> tuple[Schedule, Schedule | None]:
     """Forward and backward to fused kernels; each begins as soon as it is known, forward before backward is scheduled.
 
-    Where roundings may be left out, it takes what is known of both to say which stay.
+    Where roundings may be left out, it takes the plans of both to say which stay.
     """
     if parts.backward is None or options.rounds:
         begin(forward := schedule_graph(parts.forward, "forward", options))

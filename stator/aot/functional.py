@@ -177,12 +177,14 @@ def _counted(value: fx.Node, base: Any, out: torch.Tensor, emit: Emit) -> fx.Nod
     while is_view(root):
         root = root.args[0]  # type: ignore[assignment]
     memory, moved = root.meta["val"], value.meta["val"].storage_offset() - base.storage_offset()
-    places = _reach(memory.shape, memory.stride(), memory.storage_offset())
-    part = _reach(out.shape, out.stride(), out.storage_offset())
-    if is_symbolic([*places, *part, moved]) or part[0] == part[1]:
+    first, last = _reach(memory.shape, memory.stride(), memory.storage_offset())
+    low, high = _reach(out.shape, out.stride(), out.storage_offset())
+    if root is base.handle.cell.value:
         return value
-    inside = places[0] <= part[0] + moved and part[1] + moved <= places[1]
-    return value if inside else viewed(base.handle.cell.value, base.handle, emit)
+    known = not is_symbolic([first, last, low, high, moved])
+    if known and (low == high or (first <= low + moved and high + moved <= last)):
+        return value
+    return viewed(base.handle.cell.value, base.handle, emit)
 
 
 def _begins_elsewhere(value: fx.Node) -> bool:

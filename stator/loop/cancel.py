@@ -65,13 +65,16 @@ def shown(uses: Uses, bodies: Mapping[Expr, Expr], kept: Collection[Expr]) -> se
     found = set(kept)
     for part in memory.keys() & registers.keys():
         found.update([part] if any(memory[part] & one.whole and registers[part] & one.whole for one in sums) else ())
-    sums = [one for one in sums if any(registers.get(part, 0) & one.inside for part in one.between)]
-    left = len(sums) + 1
-    while len(sums) < left:  # what one keeps may be on the way of another
-        left = len(sums)
-        passing = [one for one in sums if any(p in found or memory.get(p, 0) & one.inside for p in one.between)]
-        sums = [one for one in sums if one not in passing]
-        found.update([form for one in passing for form in one.between if rounds(form)])
+    left = [one for one in sums if any(registers.get(part, 0) & one.inside for part in one.between)]
+    count = len(left) + 1
+    while len(left) < count:  # what one keeps may be on the way of another
+        count, waiting = len(left), list[_Sum]()
+        for one in left:
+            if any(part in found or memory.get(part, 0) & one.inside for part in one.between):
+                found.update([form for form in one.between if rounds(form)])
+            else:
+                waiting.append(one)
+        left = waiting
     return {form for form in found if rounds(form)}
 
 
@@ -120,16 +123,15 @@ class _Differences:
         return self._bits.get(side.args[0] if side.op == "cast" and not rounds(side) else side, 0)
 
     def _of(self, root: Expr) -> _Made:
-        stack = [root]
+        made, stack = self._made, [root]
         while stack:
-            node = stack[-1]
-            parts = self._parts(node)
-            missing = [part for part in parts if part not in self._made]
-            if node in self._made or not missing:
-                self._made[stack.pop()] = self._made.get(node) or self._join(node, [self._made[part] for part in parts])
-            else:
+            parts = self._parts(stack[-1])
+            missing = [part for part in parts if part not in made]
+            if missing:
                 stack += missing
-        return self._made[root]
+            elif (node := stack.pop()) not in made:
+                made[node] = self._join(node, [made[part] for part in parts])
+        return made[root]
 
     def _parts(self, node: Expr) -> tuple[Expr, ...]:
         return (self.bodies[node],) if node in self.bodies else node.children

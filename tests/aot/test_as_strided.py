@@ -42,8 +42,9 @@ WRITES: tuple[Callable[[Tensor], Tensor], ...] = (
 )
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["sizes known", "sizes symbolic"])
 @pytest.mark.parametrize("name", PARTS)
-def test_elements_around_a_part_that_was_written(name: str) -> None:
+def test_elements_around_a_part_that_was_written(name: str, dynamic: bool) -> None:
     compared = 0
     for number, (inner, place) in enumerate(itertools.product(PARTS_OF_PARTS, PLACES)):
         write, given = WRITES[number % len(WRITES)], number % 3 == 0
@@ -60,7 +61,7 @@ def test_elements_around_a_part_that_was_written(name: str) -> None:
             wanted = program(x.clone())
         except (RuntimeError, IndexError):  # not in the memory
             continue
-        found = stator.compile(program, fullgraph=True)(x.clone())
+        found = stator.compile(program, fullgraph=True, dynamic=dynamic)(x.clone())
         assert all(map(torch.equal, found, wanted)), (number, found, wanted)
         compared += 1
     assert compared >= 12
