@@ -170,6 +170,14 @@ def view_arguments(
     return (value, *placed), lies_alike((2,), (value.meta["val"].storage_offset(),), (base.storage_offset(),))
 
 
+def check_whole(func: Any, base: Any, value: fx.Node) -> None:
+    """Refuse to count from the start of the memory of a part that was written, whose value lies alone in its own."""
+    while is_view(value) and value is not base.handle.cell.value:
+        value = value.args[0]  # type: ignore[assignment]
+    if base.handle.steps and base.handle.cell.version and value is not base.handle.cell.value:
+        raise Unsupported(func, "it counts through memory of a tensor that was written to", "clone its operand")
+
+
 def _counted(value: fx.Node, base: Any, out: torch.Tensor, emit: Emit) -> fx.Node:
     """The value of a tensor that has in its memory all of `out`, to which `as_strided` counts: what was written alone
     has memory of its own, without that around it."""

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from stator.aot.checks import CHECKED
 from stator.aot.foreach import is_foreach, run_foreach
-from stator.aot.functional import Cell, Handle, Step, TracedGraph, read, view_arguments, write
+from stator.aot.functional import Cell, Handle, Step, TracedGraph, check_whole, read, view_arguments, write
 from stator.aot.fused import is_fused, run_fused
 from stator.aot.operators import functional_form
 from stator.aot.scaler import is_scaling, run_scaling
@@ -36,6 +36,7 @@ from stator.fake.execute import CONSTANT_ELEMENTS, RULES, argument, execute, pla
 from stator.fake.layout import is_contiguous
 from stator.fake.mode import FACTORIES, Geometry, remember_value
 from stator.fake.overloads import Respelling, Table
+from stator.fake.starts import COUNTING
 from stator.fake.tensor import memory_of
 from stator.graphs.nodes import add_call, infer, positional
 from stator.sizes import real
@@ -322,8 +323,10 @@ class Tracer(FakeMode):
         if type(out) is tuple and out and all(item is None for item in out):  # a backward without gradients
             return out
         named = {name: self._argument(value) for name, value in kwargs.items()} if kwargs else kwargs
-        node = self.record(func, self.nodes(args), named, out)
-        self._own(out, node)
+        nodes = self.nodes(args)
+        if func in COUNTING:
+            check_whole(func, args[0], nodes[0])
+        self._own(out, self.record(func, nodes, named, out))
         return out
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> fx.Node:

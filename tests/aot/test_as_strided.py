@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import stator
+from stator.base.errors import CaptureError
 
 Part = Callable[[Tensor], Tensor]
 PARTS: dict[str, Part] = {
@@ -65,3 +66,34 @@ def test_elements_around_a_part_that_was_written(name: str, dynamic: bool) -> No
         assert all(map(torch.equal, found, wanted)), (number, found, wanted)
         compared += 1
     assert compared >= 12
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["sizes known", "sizes symbolic"])
+@pytest.mark.parametrize("name", PARTS)
+def test_copies_and_scatters_count_as_far(name: str, dynamic: bool) -> None:
+    """A scatter into a part that was written is refused, as the value has memory of its own."""
+    compared = refused = 0
+    for write, (size, stride, start), scatters in itertools.product(WRITES[:2], PLACES[:4], (False, True)):
+
+        def program(
+            x: Tensor, write: Part = write, place: Any = (size, stride, start), scatters: bool = scatters
+        ) -> Tensor:
+            write(part := PARTS[name](x * 2))
+            if scatters:
+                return torch.as_strided_scatter(part, torch.full(place[0], -5.0), *place)
+            return torch.as_strided_copy(part, *place)
+
+        x = torch.arange(24.0).view(4, 6) + 1
+        try:
+            wanted = program(x.clone())
+        except RuntimeError:  # not in the memory
+            continue
+        try:
+            found = stator.compile(program, fullgraph=True, dynamic=dynamic)(x.clone())
+        except CaptureError as error:
+            assert scatters and "it counts through memory of a tensor that was written to" in str(error)
+            refused += 1
+        else:
+            assert torch.equal(found, wanted), (size, stride, start, found, wanted)
+            compared += 1
+    assert compared and (refused or name not in ("rows", "a row", "split"))
