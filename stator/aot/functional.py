@@ -166,33 +166,40 @@ def view_arguments(
     if func is aten.as_strided.default:
         _check_reach(base, out)
         value = _counted(value, base, out, emit)
-    placed = _relocated(func, args, (base.shape, base.stride(), base.storage_offset()), value)
-    return (value, *placed), lies_alike((2,), (value.meta["val"].storage_offset(),), (base.storage_offset(),))
+    begin = base.storage_offset()
+    placed = _relocated(func, args, (base.shape, base.stride(), begin), value)
+    alike = lies_alike((2,), (value.meta["val"].storage_offset(),), (begin,))  # equal, symbols too, without a condition
+    return (value, *placed), alike
 
 
 def check_whole(func: Any, base: Any, value: fx.Node) -> None:
     """Refuse to count from the start of the memory of a part that was written, whose value lies alone in its own."""
-    while is_view(value) and value is not base.handle.cell.value:
-        value = value.args[0]  # type: ignore[assignment]
-    if base.handle.steps and base.handle.cell.version and value is not base.handle.cell.value:
+    cell = base.handle.cell
+    if base.handle.steps and cell.version and _memory(value, cell) is not cell.value:
         raise Unsupported(func, "it counts through memory of a tensor that was written to", "clone its operand")
 
 
 def _counted(value: fx.Node, base: Any, out: torch.Tensor, emit: Emit) -> fx.Node:
     """The value of a tensor that has in its memory all of `out`, to which `as_strided` counts: what was written alone
     has memory of its own, without that around it."""
-    root = value
-    while is_view(root):
-        root = root.args[0]  # type: ignore[assignment]
-    memory, moved = root.meta["val"], value.meta["val"].storage_offset() - base.storage_offset()
-    first, last = _reach(memory.shape, memory.stride(), memory.storage_offset())
-    low, high = _reach(out.shape, out.stride(), out.storage_offset())
-    if root is base.handle.cell.value:
+    cell = base.handle.cell
+    memory = _memory(value, cell)
+    if memory is cell.value:
         return value
+    whole, moved = memory.meta["val"], value.meta["val"].storage_offset() - base.storage_offset()
+    first, last = _reach(whole.shape, whole.stride(), whole.storage_offset())
+    low, high = _reach(out.shape, out.stride(), out.storage_offset())
     known = not is_symbolic([first, last, low, high, moved])
     if known and (low == high or (first <= low + moved and high + moved <= last)):
         return value
-    return viewed(base.handle.cell.value, base.handle, emit)
+    return viewed(cell.value, base.handle, emit)
+
+
+def _memory(value: fx.Node, cell: Cell) -> fx.Node:
+    """The node in whose memory a value lies, which is the cell's where it is a part of that."""
+    while is_view(value) and value is not cell.value:
+        value = value.args[0]  # type: ignore[assignment]
+    return value
 
 
 def _begins_elsewhere(value: fx.Node) -> bool:

@@ -158,7 +158,7 @@ class _Differences:
         while left:
             node = left.pop()
             made = self._made[node]
-            if node not in found and (made.near | made.points | made.summed) & common:
+            if node not in found and (made.points | made.summed) & common:
                 found.add(node)
                 left += () if self._bits.get(node, 0) & common else self._parts(node)
         return found
